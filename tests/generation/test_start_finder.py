@@ -55,7 +55,9 @@ class Lookup:
             settings={"auto_offset_reset": reset, **settings},
         )
         fake = self.fake
-        self.starts = StartFinder(fake.member, fake.lifecycle, fake.positions, fake.committer)
+        self.starts = StartFinder(
+            fake.member, fake.lifecycle, fake.positions, fake.committer, first=False
+        )
 
     @property
     def reports(self) -> list[Request]:
