@@ -149,11 +149,6 @@ class PreviousGenerations:
     late_commits: Mapping[TopicPartition, PendingCommits] = attrs.field(factory=dict)
     rebalance_requested: bool = False
 
-    @property
-    def none(self) -> bool:
-        """Whether the member has had no generation."""
-        return self.ids is None and not self.assignment
-
     def lost(self) -> PreviousGenerations:
         """The same, after others may have been given the partitions."""
         claim = None if self.claim is None else attrs.evolve(self.claim, lost=True)

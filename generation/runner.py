@@ -132,9 +132,7 @@ class GenerationRunner:
         self.lifecycle = Lifecycle(member, membership, join.sent_at, has_others=self.has_others)
         self._positions = Positions(membership, previous.read, previous.read_epochs)
         self._committer = Committer(member, self.lifecycle, self._positions, previous.late_commits)
-        self._starts = StartFinder(
-            member, self.lifecycle, self._positions, self._committer, first=previous.none
-        )
+        self._starts = StartFinder(member, self.lifecycle, self._positions, self._committer)
         self.assignment = Assignment((), previous.assignment)
         self.claim = previous.claim
         self.open_records = previous.open_records

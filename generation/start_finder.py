@@ -135,13 +135,6 @@ _FROM_ZERO: Final = StartPosition(
 class StartFinder:
     """Finds where the partitions of one generation start, for `Positions` and the record source.
 
-    Args:
-        member: the parts of the member.
-        lifecycle: the generation's.
-        positions: the generation's.
-        committer: the generation's.
-        first: whether it is the member's first generation, before which nothing was fetched.
-
     Attributes:
         requests: sends what is requested for that.
     """
@@ -152,11 +145,8 @@ class StartFinder:
         lifecycle: Lifecycle,
         positions: Positions,
         committer: Committer,
-        *,
-        first: bool,
     ) -> None:
         self._member = member
-        self._first = first
         self._lifecycle = lifecycle
         self.requests = OffsetRequests(member, lifecycle.membership)
         self._positions = positions
@@ -195,8 +185,8 @@ class StartFinder:
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
-        # By the ids, the source learns that a topic was created again since it was fetched.
-        by_id = not self._first and hasattr(self._member.source, "use_topic_ids")
+        # By the ids, the source learns that a topic was created again of which partitions are kept.
+        by_id = bool(assignment.kept) and hasattr(self._member.source, "use_topic_ids")
         to_verify = assignment if by_id else [one for one in assignment.added if one not in own]
         self._verifier.begin({name.topic for name in to_verify})
         stored = await self.requests.committed([name for name in assignment if name not in own])

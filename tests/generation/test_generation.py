@@ -43,9 +43,7 @@ class Made:
         self.fake = fake = FakeGeneration(owned=(P0, P1), start={P0: 5})
         self.source = fake.source
         self.life = fake.lifecycle
-        starts = StartFinder(
-            fake.member, fake.lifecycle, fake.positions, fake.committer, first=False
-        )
+        starts = StartFinder(fake.member, fake.lifecycle, fake.positions, fake.committer)
         parts = GenerationParts(
             member=fake.member,
             lifecycle=fake.lifecycle,

@@ -55,9 +55,7 @@ class Lookup:
             settings={"auto_offset_reset": reset, **settings},
         )
         fake = self.fake
-        self.starts = StartFinder(
-            fake.member, fake.lifecycle, fake.positions, fake.committer, first=False
-        )
+        self.starts = StartFinder(fake.member, fake.lifecycle, fake.positions, fake.committer)
 
     @property
     def reports(self) -> list[Request]:
