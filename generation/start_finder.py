@@ -185,8 +185,8 @@ class StartFinder:
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
-        # By the ids, the source learns that a topic was created again of which partitions are kept.
-        by_id = bool(assignment.kept) and hasattr(self._member.source, "use_topic_ids")
+        # By the ids, the source learns that a topic was created again, also one that is kept.
+        by_id = hasattr(self._member.source, "use_topic_ids")
         to_verify = assignment if by_id else [one for one in assignment.added if one not in own]
         self._verifier.begin({name.topic for name in to_verify})
         stored = await self.requests.committed([name for name in assignment if name not in own])
