@@ -249,7 +249,7 @@ class ConsumerFetches:
                     for name, fetch in fetches.items()
                 ]
             )
-        if held := [name for name in self.held if name in fetches]:
+        if held := [name for name in fetches if name in self.held]:
             self.consumer.pause([to_confluent(name) for name in held])
 
     def _forget(self, partition: TopicPartition) -> None:
