@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from kgroup.client.error_policy import is_coordinator_away
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
@@ -30,16 +31,6 @@ from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
 from kgroup.types import TopicPartition, as_int
 
-COORDINATOR_AWAY: Final = frozenset(
-    {
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
-"""The answers with which a commit is sent again as long as it has time, by the error policy."""
 _READ_AGAIN: Final = "the offsets are not committed, so the records will be read again"
 
 
@@ -232,7 +223,7 @@ def can_commit_again(error: CommitUnknownError | CommitFailedError) -> bool:
     if isinstance(error, CommitUnknownError):
         return error.end is None and not isinstance(error.__cause__, FatalGroupError)
     return all(
-        isinstance(one, NotSentError) or one.code in COORDINATOR_AWAY
+        isinstance(one, NotSentError) or is_coordinator_away(one.code)
         for one in error.partitions.values()
     )
 

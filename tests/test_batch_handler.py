@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kgroup.batch_handler import (
-    COORDINATOR_AWAY,
     BatchProgress,
     can_commit_again,
     explained,
@@ -18,7 +17,7 @@ from kgroup.batch_handler import (
     processed,
 )
 from kgroup.client.broker_errors import broker_error
-from kgroup.client.error_policy import Request, is_coordinator_away
+from kgroup.client.error_policy import Request
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     BrokerError,
@@ -146,8 +145,19 @@ def test_what_a_worker_commits_again(errors: list[BrokerError], again: bool) -> 
 
 
 def test_a_worker_commits_again_after_what_a_commit_is_retried_for() -> None:
-    """The worker and the error policy agree on the answers of a coordinator that is away."""
-    assert {code for code in ErrorCode if is_coordinator_away(code)} == COORDINATOR_AWAY
+    """These are all the answers of a coordinator that is away, in the error policy too."""
+
+    def commits_again(code: ErrorCode) -> bool:
+        refused = {TopicPartition("t", 0): broker_error(Request.COMMIT, code)}
+        return can_commit_again(CommitFailedError("refused", refused))
+
+    assert {code for code in ErrorCode if code and commits_again(code)} == {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
 
 
 @pytest.mark.parametrize(

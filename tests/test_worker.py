@@ -450,7 +450,7 @@ async def test_a_commit_that_fails_is_not_the_functions_fault(autojump_clock: Mo
 async def test_a_coordinator_that_is_away_for_longer_than_a_commit_is_tried(
     autojump_clock: MockClock, answer: str
 ) -> None:
-    """The worker commits again until it is back, and an event tells of each commit that failed."""
+    """The worker commits again until it is back, and each commit that failed is an event."""
     async with harness() as here:
         await here.append(10)
         away = here.broker.inject("OffsetCommit", answer, times=None)

@@ -223,12 +223,15 @@ def stamped(data: bytes, timestamp: int) -> bytes:
     changed = bytearray(data)
     (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)
     struct.pack_into(">h", changed, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME)
-    return with_max_timestamp(changed, timestamp)
+    return _with_timestamp(changed, timestamp)
 
 
-def with_max_timestamp(data: bytes | bytearray, timestamp: int) -> bytes:
+def with_max_timestamp(data: bytes, timestamp: int) -> bytes:
     """The batch with another maximum timestamp in its header."""
-    changed = bytearray(data)
+    return _with_timestamp(bytearray(data), timestamp)
+
+
+def _with_timestamp(changed: bytearray, timestamp: int) -> bytes:
     struct.pack_into(">q", changed, _MAX_TIMESTAMP_AT, timestamp)
     _CRC.pack_into(changed, _CRC_AT, crc32c(memoryview(changed)[_CRC_FROM:]))
     return bytes(changed)

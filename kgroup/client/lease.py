@@ -46,8 +46,8 @@ or after a change; both are safe.
   may have evicted the member before the loading began. Only a request that a loading coordinator
   refuses can show that; see ``kgroup.watchers.heartbeat``.
 - The lease covers what a coordinator does by itself. Another process that joins with the same
-  ``group_instance_id``, and an administrator who removes the member, give its partitions away at
-  once. No clock foretells that; the next heartbeat reports it.
+  ``group_instance_id``, and an administrator who removes the member, cause its partitions to be
+  reassigned at once. No clock can tell in advance; the next heartbeat reports it.
 - A lease that is over is not the end of the generation. The coordinator may have been away for all
   members alike; only its refusal, or the heartbeat loop, ends the generation.
 

@@ -58,8 +58,8 @@ MOST_CALLS: Final = 3
 SHORTEST_WAIT: Final = 0.25
 """The least seconds between two calls for a token, however short it lives."""
 LONGEST_QUIET: Final = 5.0
-"""The most seconds after a failure in which new connections fail too without another call, if the
-function has worked before. The time doubles from `FIRST_WAIT` to this."""
+"""The most seconds after a failure in which new connections that wait for a token fail too without
+another call. The time doubles from `FIRST_WAIT` to this."""
 PATIENCE: Final = 5.0
 """The most seconds that a new connection waits for user name and password if others are known; it
 waits for half of its own time at most, so that it can log in with these."""

@@ -60,7 +60,7 @@ class Provider:
 async def test_a_provider_that_is_away_after_the_start_is_waited_for(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The member is back once it answers, as with a broker that was away; each failure is told."""
+    """The member is back once it answers, as after an outage of a broker; failures are events."""
     provider, events = Provider(monkeypatch), list[Event]()
     async with in_memory(random=random.Random(1), security=SECURED) as broker:
         await broker.create_topic("orders", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import attrs
 import crc32c
@@ -57,6 +58,17 @@ async def old_log() -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
+def config_of(cluster: EmbeddedCluster, rule: str, **settings: Any) -> GroupConfig:
+    """The settings of a member that reads the log."""
+    return GroupConfig(
+        group_id="g",
+        bootstrap_servers=cluster.bootstrap_servers,
+        topics=["t"],
+        auto_offset_reset=rule,
+        **settings,
+    )
+
+
 async def read(stream: RecordStream, wanted: int) -> list[str]:
     """The values of so many records."""
     values: list[str] = []
@@ -71,13 +83,7 @@ async def test_reading_goes_on_where_a_log_was_cut(rule: str, count: int) -> Non
     """No record of the other log is skipped, nor by a restart; with ``error`` the program seeks."""
     events: list[Event] = []
     async with old_log() as cluster:
-        config = GroupConfig(
-            group_id="g",
-            bootstrap_servers=cluster.bootstrap_servers,
-            topics=["t"],
-            auto_offset_reset=rule,
-            starts=lambda _: {P: 0},
-        )
+        config = config_of(cluster, rule, starts=lambda _: {P: 0})
         with trio.fail_after(PATIENCE):
             async with ConsumerGroup(config, on_event=events.append) as group:
                 generation = await group.next()
@@ -105,12 +111,7 @@ async def test_a_log_that_was_cut_below_a_latest_start(restarts: bool) -> None:
     """All of the new log is read, also if no record had been read, and in another process."""
     events: list[Event] = []
     async with old_log() as cluster:
-        config = GroupConfig(
-            group_id="g",
-            bootstrap_servers=cluster.bootstrap_servers,
-            topics=["t"],
-            auto_offset_reset="latest",
-        )
+        config = config_of(cluster, "latest")
         with trio.fail_after(PATIENCE):
             async with ConsumerGroup(config, on_event=events.append) as group:
                 generation = await group.next()
@@ -179,12 +180,7 @@ async def test_a_log_that_was_cut_between_two_processes(rule: str, count: int) -
     """The commit's leader epoch shows it, so the next process skips no record of the new log."""
     events: list[Event] = []
     async with old_log() as cluster:
-        config = GroupConfig(
-            group_id="g",
-            bootstrap_servers=cluster.bootstrap_servers,
-            topics=["t"],
-            auto_offset_reset=rule,
-        )
+        config = config_of(cluster, rule)
         with trio.fail_after(PATIENCE):
             async with ConsumerGroup(
                 attrs.evolve(config, starts=lambda _: {P: 0}), on_event=events.append

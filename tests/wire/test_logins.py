@@ -134,7 +134,7 @@ async def test_many_connections_do_not_call_a_provider_that_is_away_in_turn(
         with pytest.raises(ConnectionLostError):
             await logins.for_new_connection()
         await trio.sleep(FIRST_WAIT)
-    assert len(provider.calls) == 2  # the time begins anew with each success
+    assert len(provider.calls) == 2  # the pauses start at the shortest again after a success
 
 
 async def test_a_refused_token_is_waited_for_and_a_refused_password_is_not(
