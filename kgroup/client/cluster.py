@@ -654,15 +654,16 @@ class Cluster:
         kind waits until all of the other have been tried, in one request or in several. Of each
         kind, those come first that responded last time, because one that cannot be reached costs a
         whole ``request_timeout``; then the one whose failure is longest ago. Of equal ones the
-        known brokers are the first, in random order, those with a connection before the others.
+        known brokers are the first, in random order: those with a connection, then the others, and
+        last those that have not yet answered another request, because they may be frozen.
         """
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         rank = {
-            one: (self._failed.get(one, 0), False, one not in self._connections, tie)
+            one: (self._failed.get(one, 0), False, self._wait_at(one), tie)
             for one, tie in [(one, self._random.random()) for one in known]
         }
         for tie, one in enumerate(self._bootstrap):
-            rank.setdefault(one, (self._failed.get(one, 0), True, True, float(tie)))
+            rank.setdefault(one, (self._failed.get(one, 0), True, 0, float(tie)))
         order = sorted(rank, key=rank.__getitem__)
         kinds = [
             [one for one in order if one not in self._bootstrap],
@@ -673,6 +674,13 @@ class Cluster:
         else:
             kinds.sort(key=lambda kind: max((self._failed.get(one, 0) for one in kind), default=0))
         return [one for pair in zip_longest(*kinds) for one in pair if one is not None]
+
+    def _wait_at(self, address: tuple[str, int]) -> int:
+        """What a request waits for at an address: 0 nothing, 1 a connection, 2 another request."""
+        connection = self._connections.get(address)
+        if connection is None:
+            return 1
+        return 2 if connection.occupied else 0
 
     def _connection(self, host: str, port: int) -> BrokerConnection:
         if (host, port) not in self._connections:

@@ -206,6 +206,12 @@ class BrokerConnection:
         connection = self._sound_connection()
         return connection is not None and not connection.busy and not self._closed
 
+    @property
+    def occupied(self) -> bool:
+        """Whether a request is in flight, or it is being opened, so that another would wait."""
+        connection = self._connection
+        return self._opening.locked() or (connection is not None and connection.busy)
+
     async def discard(self) -> None:
         """Close the connection; the next request opens another.
 

@@ -309,6 +309,29 @@ async def test_a_broker_that_did_not_respond_is_tried_last(
     await cluster.aclose()
 
 
+async def test_a_broker_that_owes_an_answer_is_tried_last(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """While one request waits at a frozen broker, the next ones go to the others at once."""
+    nodes = FakeBrokers(nursery)
+    topology = metadata({1: "a:1", 2: "b:1", 3: "c:1"})
+    brokers = {address: nodes.add(address, metadata=topology) for address in ("a:1", "b:1", "c:1")}
+    cluster = nodes.cluster(request_timeout=10)
+    await cluster.metadata(None)
+    await cluster.metadata(None)
+    frozen = nodes.addresses("metadata")[-1]
+    brokers[frozen].answers["metadata"] = SILENCE
+    nursery.start_soon(cluster.metadata, None)
+    await trio.sleep(1)
+    assert nodes.addresses("metadata")[-1] == frozen
+    began = trio.current_time()
+    for _ in range(10):
+        await cluster.metadata(None)
+    assert trio.current_time() == began
+    assert frozen not in nodes.addresses("metadata")[-10:]
+    await cluster.aclose()
+
+
 async def test_brokers_are_not_forgotten_for_an_empty_answer(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
