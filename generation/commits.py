@@ -145,8 +145,22 @@ class Committer:
         """By their ids, which no other object gets as long as they are here: producers of which a
         call got no answer. What it has sent may arrive in their next transaction, also after this
         one was aborted. In the next generation the coordinator refuses it."""
+        self._identity_given = False
         self.unlocated_commits: Counter[TopicPartition] = Counter()
         self._unlocated_under_way: Counter[TopicPartition] = Counter()
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the coordinator may yet receive a commit that was sent under this generation.
+
+        What the program's own producers send is not known.
+        """
+        return self.late.any_unanswered or bool(self._unanswered) or self._identity_given
+
+    def give_identity(self) -> bytes:
+        """`group_metadata`, for commits by the program's own producers. Any thread may call it."""
+        self._identity_given = True
+        return group_metadata(self._membership)
 
     def may_be_committing(self, partition: TopicPartition) -> bool:
         """Whether a commit that was called before the start was known is still under way."""

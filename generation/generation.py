@@ -20,7 +20,6 @@ from kgroup.errors import StaleGenerationError, UsageError, short_list
 from kgroup.events import Event
 from kgroup.functions import check_task
 from kgroup.generation.commit_request import generation_ended_error, stale_error
-from kgroup.generation.commits import group_metadata
 from kgroup.generation.offset_stream import OffsetStream
 from kgroup.generation.pauses import undisturbed
 from kgroup.generation.record_stream import RecordStream
@@ -397,10 +396,17 @@ class Generation(MembershipView):
     def transaction_metadata(self) -> bytes:
         """This generation's identity, as ``Producer.send_offsets_to_transaction`` takes it.
 
+        `commit_in_transaction` needs it not, makes more checks, and knows what becomes of the
+        offsets. Here the group does not, so the generation's member id does not continue after its
+        end: the coordinator then refuses offsets that arrive late.
+
         Raises:
+            StaleGenerationError: the generation has ended; abort the transaction.
             UsageError: the installed librdkafka uses another format.
         """
-        return group_metadata(self._membership)
+        identity = self._committer.give_identity()
+        self._refuse_if_ended()  # A thread may ask for it at the very moment of the end.
+        return identity
 
     @trio.lowlevel.enable_ki_protection
     async def commit_in_transaction(

@@ -187,7 +187,7 @@ class GenerationRunner:
     @property
     def unanswered(self) -> bool:
         """Whether the coordinator may yet receive a commit that was sent under this generation."""
-        return self._committer.late.any_unanswered
+        return self._committer.unanswered
 
     @property
     def late_commits(self) -> Mapping[TopicPartition, PendingCommits]:

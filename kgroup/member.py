@@ -344,13 +344,13 @@ class Member:
         """Join under another member id, so that the coordinator refuses commits under the old one.
 
         A commit that was sent and never answered may still be on its way, also where its connection
-        was closed. The coordinator answers a follower's JoinGroup in a stable group with the
-        generation that it has, and would apply such a commit after later ones of the same member id
-        and generation: the committed offset would go back.
+        was closed; so may what a producer has sent. The coordinator answers a follower's JoinGroup
+        in a stable group with the generation that it has, and would apply such a commit after later
+        ones of the same member id and generation: the committed offset would go back.
 
         INVARIANT: after such a commit, its member id never continues in its generation.
         """
-        reason = "a commit of the last generation was never answered, and must not be applied later"
+        reason = "a commit of the last generation may not have arrived, and must not arrive later"
         with trio.move_on_after(self._config.close_timeout):
             await self.leave(reason)
         # Even if the leave was not answered, the JoinGroup that follows makes the group rebalance.

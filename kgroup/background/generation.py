@@ -56,7 +56,10 @@ class GenerationTwin(MembershipView):
     def transaction_metadata(self) -> bytes:
         """This generation's identity, as ``Producer.send_offsets_to_transaction`` takes it.
 
+        See `kgroup.Generation.transaction_metadata`.
+
         Raises:
+            StaleGenerationError: the generation has ended; abort the transaction.
             UsageError: the installed librdkafka uses another format.
         """
         return self._generation.transaction_metadata()

@@ -68,6 +68,14 @@ async def test_a_generation_shows_its_membership(autojump_clock: MockClock) -> N
     assert one.transaction_metadata() == group_metadata(MEMBERSHIP)
 
 
+async def test_the_identity_of_a_generation_that_has_ended(autojump_clock: MockClock) -> None:
+    """It is not given: the next generation may have the same id, and nothing would be refused."""
+    made = Made()
+    made.life.end(LOSS)
+    with pytest.raises(StaleGenerationError):
+        made.generation.transaction_metadata()
+
+
 async def test_repr_shows_the_state(autojump_clock: MockClock) -> None:
     """The repr has the id, the group, the state and, after the end, the cause."""
     made = Made()

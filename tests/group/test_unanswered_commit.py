@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Final
+
 import pytest
 import trio
+from confluent_kafka import KafkaError, KafkaException
 from trio.testing import MockClock
 
 from kgroup.errors import CommitUnknownError, GroupClosedError
@@ -23,15 +27,52 @@ async def commit_late(here: Harness, generation: Generation, seconds: float) -> 
     await generation.commit({P0: 5}, beyond_read=True)
 
 
-async def commit_and_return(here: Harness, generation: Generation, *, answered: bool) -> None:
-    """Commit once; the coordinator answers in time or too late."""
-    (mine,) = generation.assignment
-    if answered:
-        await generation.commit({mine: 1}, beyond_read=True)
-        return
+async def commit_answered(here: Harness, generation: Generation) -> None:
+    """Commit once, and get the coordinator's answer."""
+    del here
+    await generation.commit(dict.fromkeys(generation.assignment, 1), beyond_read=True)
+
+
+async def commit_unanswered(here: Harness, generation: Generation) -> None:
+    """Commit once; the coordinator answers too late."""
     here.broker.slow(60.0, "offset_commit", times=1)
     with pytest.raises(CommitUnknownError):
-        await generation.commit({mine: 1}, beyond_read=True)
+        await commit_answered(here, generation)
+
+
+async def commit_in_transaction_unanswered(here: Harness, generation: Generation) -> None:
+    """Give offsets to a producer whose request is not answered in time."""
+    del here
+    with pytest.raises(CommitUnknownError):
+        await generation.commit_in_transaction(
+            SilentProducer(),  # type: ignore[arg-type]
+            dict.fromkeys(generation.assignment, 1),
+            beyond_read=True,
+        )
+
+
+async def give_the_identity(here: Harness, generation: Generation) -> None:
+    """Let the program use a producer without the generation."""
+    del here
+    assert generation.transaction_metadata()
+    await trio.lowlevel.checkpoint()
+
+
+class SilentProducer:
+    """A producer that gets no answer from the coordinator."""
+
+    def send_offsets_to_transaction(self, *arguments: object) -> None:
+        """See confluent-kafka."""
+        del arguments
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+Commit = Callable[[Harness, Generation], Awaitable[None]]
+UNANSWERED: Final[list[Commit]] = [
+    commit_unanswered,
+    commit_in_transaction_unanswered,
+    give_the_identity,
+]
 
 
 async def join_as_follower(
@@ -53,20 +94,23 @@ async def join_as_follower(
 
 
 @pytest.mark.parametrize("instance_id", [None, "instance"])
-@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("commit", [commit_answered, *UNANSWERED])
 async def test_only_an_unanswered_commit_costs_the_member_id(
-    autojump_clock: MockClock, answered: bool, instance_id: str | None
+    autojump_clock: MockClock, commit: Commit, instance_id: str | None
 ) -> None:
-    """The member joins with a new member id, under which it commits; otherwise it keeps its id."""
+    """The member joins with a new member id, under which it commits; otherwise it keeps its id.
+
+    The coordinator then refuses what arrives late, also from a producer.
+    """
     async with harness(2) as here, trio.open_nursery() as nursery:
         async with here.group(group_instance_id=instance_id, **PROMPT) as group:
             first = await join_as_follower(here, nursery, group)
-            await commit_and_return(here, first, answered=answered)
+            await commit(here, first)
             first.start_soon(trio.lowlevel.checkpoint)  # whose return ends the generation
             second = await group.next()
             same = second.member_id == first.member_id
-            assert same is answered
-            if answered:
+            assert same is (commit is commit_answered)
+            if same:
                 assert second.generation_id == first.generation_id
         nursery.cancel_scope.cancel()
 

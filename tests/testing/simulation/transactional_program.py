@@ -117,6 +117,7 @@ class Producer:
         )
         _check(answer.error_code)
         of_group = await self._coordinator(OF_GROUP, group_id)
+        generation.transaction_metadata()  # so that the group knows that a commit may come late
         part = {
             "partition_index": partition.partition,
             "committed_offset": offset,
