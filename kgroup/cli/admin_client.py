@@ -47,6 +47,7 @@ __all__ = [
     "Refusal",
     "as_librdkafka",
     "client_settings",
+    "passes",
     "unanswered",
 ]
 
@@ -118,10 +119,13 @@ class Refusal:
     Attributes:
         code: Kafka's number of the error; librdkafka's own are negative.
         text: librdkafka's sentence.
+        outcome: what may have become of the thing all the same, for a change that may have been
+            made.
     """
 
     code: int
     text: str
+    outcome: str = ""
 
     @property
     def name(self) -> str:
@@ -131,7 +135,7 @@ class Refusal:
     def explained(
         self, operation: str, *, topic: str = "", group: str = "", may_be_missing: bool = False
     ) -> str:
-        """The error's name, and if a permission is missing, what to grant.
+        """The error's name, and if a permission is missing, what to grant, and the outcome.
 
         Args:
             operation: what the request needs.
@@ -142,7 +146,8 @@ class Refusal:
         grant = to_grant(
             self.code, operation, topic=topic, group=group, may_be_missing=may_be_missing
         )
-        return f"{self.name}: {grant}" if grant else self.name
+        why = f"{self.name}: {grant}" if grant else self.name
+        return f"{why}; {self.outcome}" if self.outcome else why
 
     @classmethod
     def of(cls, error: KafkaError) -> Refusal:
@@ -392,26 +397,31 @@ class AdminConnection:
         send: _Send[K, T],
         keys: Iterable[K],
         outcome: str,
+        read: Callable[[T], T | Refusal] = lambda answer: answer,
     ) -> dict[K, T | Refusal]:
         """As `each`, for a request that changes something.
 
-        Each thing has its own outcome. One that got no answer may have been changed all the same:
-        its `Refusal` says so.
+        Each thing has its own outcome. One that got no answer, or an error that passes, may have
+        been changed all the same, and its `Refusal` says so: a coordinator whose replicas do not
+        confirm a write in time has written it.
 
         Args:
             send: as for `each`.
             keys: the things.
-            outcome: what may have become of a thing that got no answer.
+            outcome: what may have become of such a thing.
+            read: returns what an answer says; a `Refusal` whose error passes is retried.
 
         Raises:
             ClusterError: the login was refused.
         """
-        found: dict[K, T | Refusal] = self._each(send, keys, again=False)
+        found: dict[K, T | Refusal] = self._each(send, keys, again=False, read=read)
         reason = ""
         for key, answer in found.items():
             if unanswered(answer):
                 reason = reason or str(self._no_answer(answer))
-                found[key] = attrs.evolve(answer, text=f"{reason}; {outcome}")
+                found[key] = attrs.evolve(answer, text=reason, outcome=outcome)
+            elif passes(answer):
+                found[key] = attrs.evolve(answer, outcome=outcome)
         return found
 
     def _each(
@@ -448,9 +458,7 @@ class AdminConnection:
             for key, future in sent.items():
                 answer = self._wait(future, until)
                 found[key] = answer if isinstance(answer, Refusal) else read(answer)
-            left = [
-                key for key in left if _passes(found[key]) or (first and unanswered(found[key]))
-            ]
+            left = [key for key in left if passes(found[key]) or (first and unanswered(found[key]))]
             first = False
             if any(_timed_out(found[key]) for key in sent):
                 self.connect_again()
@@ -503,7 +511,8 @@ def _offset(found: Any) -> int | Refusal:
     return int(found.offset)
 
 
-def _passes(answer: object) -> bool:
+def passes(answer: object) -> TypeGuard[Refusal]:
+    """Whether an answer is an error that passes."""
     return isinstance(answer, Refusal) and answer.code in _TRANSIENT
 
 

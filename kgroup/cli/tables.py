@@ -29,7 +29,7 @@ _PIPED: Final = 100_000
 def console() -> Console:
     """A console for standard output as it is now."""
     width = None if sys.stdout.isatty() else _PIPED
-    return Console(highlight=False, width=width, soft_wrap=False)
+    return Console(highlight=False, emoji=False, width=width, soft_wrap=False)
 
 
 def table(

@@ -367,6 +367,35 @@ async def test_a_change_without_an_answer(tmp_path: Path) -> None:
         assert result.stderr == "Error: not confirmed as deleted: seen\n"
 
 
+async def test_a_change_that_a_coordinator_cannot_confirm(tmp_path: Path) -> None:
+    """It is tried again; if that never helps, it may have been made all the same.
+
+    A coordinator whose replicas do not confirm a write in time has written it.
+    """
+    async with cluster(tmp_path) as here:
+        assert isinstance(here.broker, EmbeddedCluster)
+        servers, (node,) = here.broker.bootstrap_servers, here.broker.nodes.values()
+        reset = ["groups", "reset", "--group", "seen", "--to", "latest", "--execute", "--json"]
+        node.inject("offset_commit", ErrorCode.COORDINATOR_NOT_AVAILABLE, times=2)
+        assert (await here.run(*reset)).exit_code == 0
+
+        async def unconfirmed(api: str, *arguments: str) -> str:
+            node.inject(api, ErrorCode.COORDINATOR_NOT_AVAILABLE, times=None)
+            given = [*arguments, "--bootstrap-servers", servers, "--timeout=3"]
+            result = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, given))
+            assert result.exit_code == 1
+            return result.stdout
+
+        (partition,) = json.loads(await unconfirmed("offset_commit", *reset))["partitions"]
+        assert partition["error"] == (
+            "COORDINATOR_NOT_AVAILABLE; the offset may have been set: see `kgroup groups lag`"
+        )
+        assert await unconfirmed("delete_groups", "groups", "delete", "--group", "seen") == (
+            "Group seen: COORDINATOR_NOT_AVAILABLE; the group may have been deleted: see `kgroup"
+            " groups list`\n"
+        )
+
+
 async def test_records_that_are_printed_and_not_committed(tmp_path: Path) -> None:
     """The command fails, because the group reads them again."""
     async with cluster(tmp_path) as here:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
-from kgroup.cli.tables import plain, ranges, table
+from kgroup.cli.tables import console, plain, ranges, table
 from kgroup.types import TopicPartition
 
 
@@ -31,3 +32,9 @@ def test_a_table_is_read_by_people_and_by_awk() -> None:
 def test_control_characters_do_not_reach_the_terminal() -> None:
     """Names of clients come from other programs."""
     assert plain("a\x1b[2Jb\n") == "a?[2Jb?"
+
+
+def test_no_name_is_taken_for_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands between two colons is printed as it is: a name that is copied must be right."""
+    console().print("Group team:key:x", markup=False)
+    assert capsys.readouterr().out == "Group team:key:x\n"

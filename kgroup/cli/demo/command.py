@@ -148,7 +148,7 @@ def demo(
             shutil.rmtree(folder, ignore_errors=True)
     print_report(console, report)
     if keep:
-        console.print(f"What the workers wrote is in {folder}", soft_wrap=True)
+        click.echo(f"What the workers wrote is in {folder}")
     if as_json:
         click.echo(json.dumps(attrs.asdict(report)))
     if unwritten is not None:

@@ -26,6 +26,7 @@ from kgroup.cli.admin_client import (
     ClusterError,
     Refusal,
     as_librdkafka,
+    passes,
     unanswered,
 )
 from kgroup.cli.groups.committed import committed
@@ -230,8 +231,8 @@ class GroupCluster:
         """Commit offsets for a group without members.
 
         Returns:
-            for each partition None, or why it was not confirmed: a commit that got no answer may
-            have been applied.
+            for each partition None, or why it was not confirmed: a commit that got no answer, or an
+            error that passes, may have been applied.
 
         Raises:
             ClusterError: the group refuses all of it.
@@ -245,11 +246,12 @@ class GroupCluster:
             ),
             [group_id],
             "the offset may have been set: see `kgroup groups lag`",
+            _unless_error_passes,
         )[group_id]
-        if unanswered(found):
-            return dict.fromkeys(offsets, found.text)
         if isinstance(found, Refusal):
             why = _refused(found, "READ", group=group_id)
+            if found.outcome:
+                return dict.fromkeys(offsets, why)
             raise ClusterError(f"the offsets of group {group_id!r} cannot be set: {why}")
         return {
             TopicPartition(one.topic, one.partition): (
@@ -294,6 +296,15 @@ def _refused(refusal: Refusal, operation: str, *, topic: str = "", group: str = 
         group: the group that it is about.
     """
     return _ADVICE.get(refusal.code) or refusal.explained(operation, topic=topic, group=group)
+
+
+def _unless_error_passes(committed: Any) -> Any | Refusal:
+    """The answer to a commit, or the error of a partition that passes; all have the same then.
+
+    librdkafka does not retry such an error.
+    """
+    errors = (Refusal.of(one.error) for one in committed.topic_partitions if one.error is not None)
+    return next(filter(passes, errors), committed)
 
 
 def _protocol(kind: ConsumerGroupType) -> str:

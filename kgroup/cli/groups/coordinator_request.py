@@ -66,9 +66,10 @@ class CoordinatorRequest(Generic[T]):
         Raises:
             ClusterError: it is refused, or not answered in time.
         """
+        # Kafka allows groups with blank names, in which GroupConfig lets no member join.
         config = GroupConfig(
             bootstrap_servers=servers,
-            group_id=group_id,
+            group_id=CLIENT_ID,
             topics=(re.compile(".*"),),
             client_id=CLIENT_ID,
             security=security,
@@ -78,7 +79,7 @@ class CoordinatorRequest(Generic[T]):
         async def within_timeout() -> T:
             reasons: list[str] = []
             with trio.move_on_after(timeout):
-                return await self.send_from(config, default_runtime(), reasons.append)
+                return await self.send_from(config, group_id, default_runtime(), reasons.append)
             reason = f": {reasons[-1]}" if reasons else ""
             raise ClusterError(f"{failure} within {timeout:g} s{reason}")
 
@@ -88,12 +89,17 @@ class CoordinatorRequest(Generic[T]):
             raise ClusterError(f"{failure}: {_why(error, group_id)}") from error
 
     async def send_from(
-        self, config: GroupConfig, runtime: Runtime, failed: Callable[[str], None]
+        self,
+        config: GroupConfig,
+        group_id: str,
+        runtime: Runtime,
+        failed: Callable[[str], None],
     ) -> T:
         """The same in an event loop, without a time limit.
 
         Args:
-            config: the cluster, the group and the security.
+            config: the cluster and the security; its group is not used.
+            group_id: the group.
             runtime: opens the connections.
             failed: is called with each failure that is retried.
 
@@ -112,7 +118,7 @@ class CoordinatorRequest(Generic[T]):
         coordinator: list[BrokerAddress] = []
 
         async def find() -> None:
-            coordinator[:] = [await cluster.find_coordinator(config.group_id)]
+            coordinator[:] = [await cluster.find_coordinator(group_id)]
 
         try:
             await find_coordinator(find, backoff, report)

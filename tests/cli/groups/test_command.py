@@ -12,6 +12,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
 
 from kgroup.cli import main
 from kgroup.config import GroupConfig
@@ -252,6 +253,20 @@ def test_all_groups(kafka: Kafka, topic: str) -> None:
     assert topic in {one["group_id"] for one in found(kafka, "lag")["groups"]}
     assert f"Group {topic}: Empty, no members" in run(kafka, "describe").stdout
     assert [topic, "Empty", "classic"] in rows(run(kafka, "list").stdout)
+
+
+def test_a_group_with_a_blank_name(kafka: Kafka, topic: str) -> None:
+    """The lag of all groups has it and the others: Kafka lets programs commit for such a group."""
+    set_offsets(kafka, topic)
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    offsets = [confluent_kafka.TopicPartition(topic, 0, 4)]
+    request = confluent_kafka.ConsumerGroupTopicPartitions(" ", offsets)
+    client.alter_consumer_group_offsets([request])[" "].result(120)
+    try:
+        lags = {one["group_id"]: one["lag"] for one in found(kafka, "lag")["groups"]}
+        assert (lags[" "], lags[topic]) == (6, 12)
+    finally:
+        client.delete_consumer_groups([" "])[" "].result(120)
 
 
 @on_the_real_one

@@ -27,8 +27,9 @@ async def committed(here: Harness, failed: list[str] | None = None) -> dict[Topi
     """What the group of the harness has committed."""
     failures: list[str] = [] if failed is None else failed
     runtime = memory_runtime(here.broker, seed=99)
-    request = offsets.committed(here.config().group_id)
-    return dict(await request.send_from(here.config(), runtime, failures.append))
+    config = here.config()
+    request = offsets.committed(config.group_id)
+    return dict(await request.send_from(config, config.group_id, runtime, failures.append))
 
 
 async def commit(here: Harness) -> None:
