@@ -4,12 +4,14 @@ kgroup's own group is not used here: a command that ends at the end of its parti
 librdkafka's report of that end, and needs no generations, because it does no work but print.
 
 librdkafka waits for 45 s where no coordinator is reached, and for longer where a broker hangs, and
-no signal ends such a call. So a thread makes the calls that wait for the coordinator, and a signal
-ends the wait for it. The end of the command waits for the thread as long as for each other answer;
-then the process ends without it.
+no signal ends such a call. So a thread makes the calls of the consumer, and a signal ends the wait
+for it. The end of the command waits for the thread as long as for each other answer; then the
+process ends without it.
 
 INVARIANT: in a group, only offsets of records that were printed are committed, before another
-member can own their partition. The consumer is closed only when no other call of it is under way.
+member can own their partition. Once records are read, one thread makes all calls of the consumer:
+in confluent-kafka, a call of one thread waits for the end of another thread's call, so a commit by
+another thread would wait for the call that revokes the partitions, which waits for the commit.
 """
 
 from __future__ import annotations
@@ -113,6 +115,7 @@ class ConsumeOptions:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
+            "check.crcs": True,
         }
 
 
@@ -139,9 +142,9 @@ class Reading:
         self._at_end = set[TopicPartition]()
         self._printed: dict[TopicPartition, int] = {}
         self._uncommitted = False
+        self._failure: ClusterError | None = None
         self._committed_at = time.monotonic()
         self._thread = _CallingThread()
-        self._check: Callable[[], object] = lambda: None
         try:
             self._consumer = Consumer({**source.settings(), "error_cb": self._note})
         except KafkaException as error:
@@ -198,22 +201,26 @@ class Reading:
         """The next records; none if none came within a moment.
 
         Args:
-            check: is called again and again while this waits for the coordinator; it may raise.
+            check: is called again and again while this waits; it may raise.
 
         Raises:
             ClusterError: the records cannot be read.
         """
-        self._check = check
-        if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL:
-            self._thread.call_checked(self._commit, check)
-        found = []
-        for message in self._consumer.consume(_CHUNK, _POLL):
-            error = message.error()
-            if error is None:
-                found.append(_record(message))
-            else:
-                self._handle(error, message)
-        self._errors.raise_refusal()
+        if self._failure is not None:
+            raise self._failure
+        found: list[Record] = []
+        try:
+            for message in self._thread.call_checked(self._consume, check):
+                error = message.error()
+                if error is None:
+                    found.append(_record(message))
+                else:
+                    self._handle(error, message)
+            self._errors.raise_refusal()
+        except ClusterError as failure:
+            if not found:
+                raise
+            self._failure = failure  # the next call raises it: what came before is printed first
         return found
 
     def printed(self, records: Iterable[Record]) -> None:
@@ -233,12 +240,15 @@ class Reading:
         elif code in _PASSING:
             self._note(error)
         else:
-            raise ClusterError(self._refusal(Refusal.of(error), topic))
+            raise ClusterError(self._refusal(Refusal.of(error), message))
 
-    def _refusal(self, refusal: Refusal, topic: str | None) -> str:
+    def _refusal(self, refusal: Refusal, message: Message) -> str:
+        topic, offset = message.topic(), message.offset()
         group = self._source.group_id or ""
         grant = to_grant(refusal.code, "READ", topic=topic or "", group=group)
         what = f"topic {topic!r}" if topic else "the topics"
+        if topic and offset is not None and offset >= 0:
+            what = f"{topic}-{message.partition()} at offset {offset}"
         if refusal.code == KafkaError.GROUP_AUTHORIZATION_FAILED:
             what = f"group {group!r}"
         return f"{what} cannot be read: {f'{refusal.name}: {grant}' if grant else refusal.text}"
@@ -253,6 +263,13 @@ class Reading:
             self._warned.add(text)
             self._warn(text)
 
+    # In the thread.
+
+    def _consume(self) -> list[Message]:
+        if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL:
+            self._commit()
+        return self._consumer.consume(_CHUNK, _POLL)
+
     def _on_assign(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer
         self._assigned = {TopicPartition(one.topic, one.partition) for one in partitions}
@@ -260,19 +277,15 @@ class Reading:
 
     def _on_revoke(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer, partitions
-        try:
-            self._thread.call_checked(self._commit, self._check)
-        finally:
-            # What was not committed by now, another member may have read already.
-            self._printed.clear()
-            self._assigned = None
+        self._commit()
+        # What was not committed by now, another member may have read already.
+        self._printed.clear()
+        self._assigned = None
 
     def _on_lost(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer, partitions
         self._printed.clear()
         self._assigned = None
-
-    # In the thread.
 
     def _leave(self) -> None:
         self._commit()
@@ -325,8 +338,6 @@ class _CallingThread:
         Raises:
             Exception: what the function or the check raised.
         """
-        if threading.current_thread() is self._thread:
-            return fn()
         result = self._begin(fn)
         while not wait([result], _POLL).done:
             check()

@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
+import trio
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from kgroup.cli import main
+from kgroup.cli.consume import reading
 from kgroup.cli.consume.command import notice_of
 from kgroup.cli.groups.values import Group, GroupMember
+from kgroup.security.settings import Security
 from kgroup.testing import admin
-from kgroup.types import TopicPartition
+from kgroup.types import IsolationLevel, TopicPartition
+from tests.behaviour.test_damage import DAMAGED, damage
 from tests.brokers import EMBEDDED, Kafka, unique
 
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
@@ -131,6 +135,50 @@ def test_a_group_continues_where_it_ended(kafka: Kafka, topic: str) -> None:
     second = offsets(run(kafka, topic, "--group", group, "--until-end", "--json"))
     assert {one: first.get(one, []) + second.get(one, []) for one in range(2)} == {0: ALL, 1: ALL}
     assert committed(kafka, group, topic) == {0: RECORDS, 1: RECORDS}
+
+
+def test_a_member_that_joins(kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was printed is committed while the partitions are revoked, and nobody waits longer."""
+    monkeypatch.setattr(reading, "_COMMIT_INTERVAL", 3600.0)
+    group = unique("readers")
+    options = reading.ConsumeOptions(
+        bootstrap_servers=kafka.bootstrap_servers,
+        security=Security(),
+        isolation=IsolationLevel.READ_UNCOMMITTED,
+        topics=(topic,),
+        group_id=group,
+        from_beginning=True,
+        positions={},
+        timeout=120,
+    )
+    said: list[str] = []
+    other = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    try:
+        with reading.Reading(options, said.append) as first:
+            while not first.finished:
+                first.printed(first.next())
+            assert committed(kafka, group, topic) == {0: None, 1: None}
+            other.subscribe([topic])
+            while not other.assignment():
+                other.poll(0.1)
+                first.next()
+            assert committed(kafka, group, topic) == {0: RECORDS, 1: RECORDS}
+    finally:
+        other.close()
+    assert not said
+
+
+@once
+async def test_a_batch_that_cannot_be_read(kafka: Kafka, topic: str) -> None:
+    """What comes before it is printed; it is not, and the error says where it is."""
+    admin.produce(kafka.bootstrap_servers, topic, [DAMAGED], partition=0)
+    async with damage(kafka) as (_, way):
+        given = ["consume", topic, "--partition", "0", "--until-end", "--json"]
+        given += ["--bootstrap-servers", way]
+        result = await trio.to_thread.run_sync(CliRunner().invoke, main, given)
+    assert result.exit_code == 1
+    assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == ALL
+    assert f"Error: {topic}-0 at offset {RECORDS} cannot be read: " in result.stderr
 
 
 @once
