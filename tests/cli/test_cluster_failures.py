@@ -329,6 +329,27 @@ async def test_one_broker_that_hangs_hides_nothing_of_the_others(tmp_path: Path)
     assert lag["partitions"][ends.index(None)]["note"] == "no answer within 8 s"
 
 
+async def test_a_coordinator_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
+    """Not once for each of its groups, of which there may be hundreds."""
+    async with cluster(tmp_path) as here:
+        assert isinstance(here.broker, EmbeddedCluster)
+        given = ["--topic", "orders", "--to", "0", "--new-group", "--execute"]
+        for name in ("second", "third"):
+            assert (await here.run("groups", "reset", "--group", name, *given)).exit_code == 0
+        (node,) = here.broker.nodes.values()
+        fault = node.slow(300.0, "offset_fetch")
+        servers = here.broker.bootstrap_servers
+        lag = ["groups", "lag", "--bootstrap-servers", servers, "--timeout=3", "--json"]
+        result = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, lag))
+        assert (result.exit_code, fault.seen) == (0, 1), result.output
+    errors = json.loads(result.stdout)["errors"]
+    assert errors[0] == "group 'second': the offsets of group 'second' cannot be fetched within 3 s"
+    assert [one.partition(" from ")[0] for one in errors[1:]] == [
+        "group 'seen': no answer",
+        "group 'third': no answer",
+    ]
+
+
 async def test_no_group_that_is_seen_is_no_group_at_all(tmp_path: Path) -> None:
     """Where a broker has not answered, the command does not say that there are no groups."""
     async with serve_cluster(2) as broker:

@@ -36,6 +36,11 @@ _LONGEST_WAIT: Final = 1.0
 
 
 @final
+class NoAnswerError(ClusterError):
+    """The group's coordinator has not answered in time."""
+
+
+@final
 @attrs.frozen
 class CoordinatorRequest(Generic[T]):
     """A request about a group.
@@ -64,7 +69,8 @@ class CoordinatorRequest(Generic[T]):
             timeout: seconds for all of it.
 
         Raises:
-            ClusterError: it is refused, or not answered in time.
+            NoAnswerError: it is not answered in time.
+            ClusterError: it is refused.
         """
         # Kafka allows groups with blank names, in which GroupConfig lets no member join.
         config = GroupConfig(
@@ -81,7 +87,7 @@ class CoordinatorRequest(Generic[T]):
             with trio.move_on_after(timeout):
                 return await self.send_from(config, group_id, default_runtime(), reasons.append)
             reason = f": {reasons[-1]}" if reasons else ""
-            raise ClusterError(f"{failure} within {timeout:g} s{reason}")
+            raise NoAnswerError(f"{failure} within {timeout:g} s{reason}")
 
         try:
             return run_whole(within_timeout)

@@ -10,6 +10,7 @@ import attrs
 
 from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.groups.cluster import GroupCluster
+from kgroup.cli.groups.coordinator_request import NoAnswerError
 from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.cli.log_bounds import LogBounds, fetch_bounds
 from kgroup.types import IsolationLevel, TopicPartition
@@ -159,11 +160,18 @@ def fetch_lags(
     """
     found: list[tuple[Group, Mapping[TopicPartition, int]]] = []
     faults: list[str] = []
+    silent = set[str]()
     for group in groups:
+        if group.coordinator in silent:
+            # To wait for it once for each of its groups may take hours.
+            faults.append(f"group {group.group_id!r}: no answer from {group.coordinator} either")
+            continue
         try:
             found.append((group, cluster.committed(group.group_id)))
         except ClusterError as error:
             faults.append(f"group {group.group_id!r}: {error}")
+            if isinstance(error, NoAnswerError):
+                silent.add(group.coordinator)
     topics = cluster.connection.topics()
     read = [partitions_to_read({*committed, *group.owners}, topics) for group, committed in found]
     bounds = fetch_bounds(cluster.connection, sorted(set().union(*read)), isolation)
