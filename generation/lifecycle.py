@@ -85,6 +85,7 @@ from kgroup.generation.states import State, StateMachine
 from kgroup.generation.task_errors import (
     not_raising_stale_errors,
     refusing_stray_cancellations,
+    says_lease_expired,
     without_stale_errors,
 )
 from kgroup.interfaces import Task
@@ -629,10 +630,12 @@ class Lifecycle:
     def _failed(self, fn: Task, error: BaseException) -> None:
         """A task of the program has raised this, which may only say that the end has come."""
         rest = without_stale_errors(error, self.recorded_end)
-        if rest is None:
-            self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
-        else:
+        if rest is not None:
             self._raised(fn, rest)
+        # Other stale errors name the end that is recorded. To replace that would be false, and the
+        # stale errors of other tasks, which name it too, would pass for failures.
+        elif says_lease_expired(error):
+            self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
 
     def _raised(self, fn: Task, error: BaseException) -> None:
         self.errors.append(error)

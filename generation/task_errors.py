@@ -65,6 +65,13 @@ def without_stale_errors(error: E, end: End | None) -> E | None:
     return _without(error, is_stale)
 
 
+def says_lease_expired(error: BaseException) -> bool:
+    """Whether a task raised that the lease is over, after which no commit can succeed."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(LeaseExpiredError) is not None
+    return isinstance(error, LeaseExpiredError)
+
+
 def without_effects_of_cancellation(error: E) -> E | None:
     """What the body of a cancelled group raised, without what only the cancellation has caused.
 
@@ -89,9 +96,12 @@ def without_effects_of_cancellation(error: E) -> E | None:
 
 
 def _without(error: E, judge: Callable[[BaseException], bool]) -> E | None:
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(judge)[1]  # type: ignore[return-value] # a group of its kind
-    return None if judge(error) else error
+    if not isinstance(error, BaseExceptionGroup):
+        return None if judge(error) else error
+    # A split makes another group, which of a class of the program has neither class nor attributes.
+    if error.subgroup(judge) is None:
+        return error
+    return error.split(judge)[1]  # type: ignore[return-value] # a group of its kind
 
 
 @contextmanager

@@ -308,6 +308,33 @@ async def test_it_returns_when_the_last_batch_is_processed(autojump_clock: MockC
         assert await here.committed() == {P0: 1}
 
 
+@pytest.mark.parametrize("answer", ["COORDINATOR_LOAD_IN_PROGRESS", "REQUEST_TIMED_OUT"])
+async def test_a_drain_that_ends_while_commits_are_refused(
+    autojump_clock: MockClock, answer: str
+) -> None:
+    """The worker goes on with its next generation, however many partitions were committing."""
+    async with harness(8) as here:
+        partitions = [TopicPartition("topic", number) for number in range(8)]
+        for one in partitions:
+            await here.append(3, one.partition)
+        away = here.broker.inject("OffsetCommit", answer, times=None)
+
+        async def handle(generation: Generation, batch: Batch) -> None:
+            await trio.lowlevel.checkpoint()
+            if generation.epoch == 1:
+                here.broker.inject("Heartbeat", "REBALANCE_IN_PROGRESS")
+            else:
+                away.cancel()
+
+        async with here.group(drain_timeout=2.0) as group, trio.open_nursery() as nursery:
+            nursery.start_soon(kgroup.serve, group, handle)
+            while await here.committed() != dict.fromkeys(partitions, 3):  # noqa: ASYNC110 # in virtual time
+                await trio.sleep(0.5)
+            group.shutdown(promptly=True)
+        first, *_ = here.events_of(GenerationEnded)
+        assert first.end.cause is Cause.REBALANCE
+
+
 async def test_an_exception_commits_nothing(autojump_clock: MockClock) -> None:
     """It surfaces from the group's block with its note; the batch is not committed."""
     async with harness() as here:

@@ -413,6 +413,28 @@ async def test_a_stale_error_of_this_generation_is_no_failure(
     assert life.errors == []
 
 
+async def test_stale_errors_of_several_tasks_at_the_end_of_a_drain(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """They name the recorded end, which stays: it is no loss, and none of them is a failure."""
+    life, cut_off = running.life, trio.Event()
+
+    async def commits() -> None:
+        await life.ending.wait()
+        error = StaleGenerationError("the drain is over", life.recorded_end)
+        await cut_off.wait()
+        raise error
+
+    life.start_work(commits, ())
+    life.start_work(commits, ())
+    life.end(REBALANCE)
+    await trio.testing.wait_all_tasks_blocked()
+    cut_off.set()
+    await life.wait_ended()
+    assert life.recorded_end is REBALANCE
+    assert life.errors == []
+
+
 async def test_other_errors_beside_a_stale_error_are_kept(
     autojump_clock: MockClock, running: Life
 ) -> None:

@@ -44,3 +44,13 @@ def test_other_errors_are_kept(error: Exception) -> None:
     rest = without_stale_errors(mixed, LOSS)
     assert rest is not None
     assert rest.exceptions == (error,)
+
+
+def test_a_group_of_the_programs_own_class() -> None:
+    """It is returned as it is, with its class and attributes, if nothing has to be removed."""
+
+    class Failed(ExceptionGroup[ValueError]):
+        """A program's own, which does not say how to derive another one."""
+
+    error = Failed("of two rows", [ValueError(1), ValueError(2)])
+    assert without_stale_errors(error, LOSS) is error
