@@ -34,6 +34,17 @@ _TEXTS: Final[dict[str, tuple[tuple[type[Exception], str], ...]]] = {
     ),
 }
 """How the exceptions begin that come of calls of a library whose event loop does not run."""
+_LOOKUPS: Final = frozenset(
+    {
+        "get_running_loop",
+        "get_event_loop",
+        "current_task",
+        "current_time",
+        "current_trio_token",
+    }
+)
+"""The functions by which programs look whether an event loop runs; most are written in C, and have
+no frame."""
 _REPLACING: Final[dict[str, tuple[str, Callable[[Any], Callable[[str], bool]]]]] = {
     "gevent": ("gevent.monkey", lambda module: module.is_module_patched),
     "eventlet": ("eventlet.patcher", lambda module: module.is_monkey_patched),
@@ -95,24 +106,47 @@ def called_library(error: BaseException) -> str | None:
 
     Args:
         error: the exception. In a group, one is enough; so is one that it was raised from, or while
-            it was handled, because functions wrap what they catch.
+            it was handled, because functions wrap what they catch. But a function that may run
+            without an event loop looks for one, and does its work in the ``except`` clause. What
+            that work raises is no misuse.
     """
     seen: set[int] = set()
     one: BaseException | None = error
+    looked = False
     while one is not None and id(one) not in seen:
         seen.add(id(one))
         if isinstance(one, BaseExceptionGroup):
             found = next(filter(None, map(called_library, one.exceptions)), None)
             if found is not None:
                 return found
-        text = ""
-        with suppress(Exception):  # whatever the exception's own __str__ raises
-            text = str(one)
-        for library, beginnings in _TEXTS.items():
-            if any(isinstance(one, kind) and text.startswith(begin) for kind, begin in beginnings):
-                return library
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        if not looked and (library := _missed(one)) is not None:
+            return library
+        cause, looked = one.__cause__, False
+        if cause is None and not one.__suppress_context__:
+            cause = one.__context__
+            looked = cause is not None and _is_of_a_look(cause)
+        one = cause
     return None
+
+
+def _missed(error: BaseException) -> str | None:
+    """The library that an exception's own text names, without its cause and context."""
+    text = ""
+    with suppress(Exception):  # whatever the exception's own __str__ raises
+        text = str(error)
+    for library, beginnings in _TEXTS.items():
+        if any(isinstance(error, kind) and text.startswith(begin) for kind, begin in beginnings):
+            return library
+    return None
+
+
+def _is_of_a_look(error: BaseException) -> bool:
+    """Whether the function that has caught an exception had only looked for an event loop."""
+    caught = error.__traceback__
+    here = None if caught is None else caught.tb_next
+    while here is not None and here.tb_frame.f_code.co_name in _LOOKUPS:
+        here = here.tb_next
+    return caught is not None and here is None
 
 
 def wrong_loop(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -178,16 +179,72 @@ def test_a_thread_has_no_event_loop() -> None:
 
 def test_an_exception_that_wraps_it() -> None:
     """What it was raised from counts, and what it replaced, unless that is suppressed."""
-    missing = RuntimeError("no running event loop")
+
+    def call() -> None:
+        raise RuntimeError("no running event loop")
+
     for wrap, library in ((True, "asyncio"), (False, "asyncio"), (None, None)):
         with pytest.raises(ValueError, match="own") as raised:
             try:
-                raise missing
+                call()
             except RuntimeError as error:
                 if wrap is False:
                     raise ValueError("own")  # noqa: B904 # as functions do
                 raise ValueError("own") from (error if wrap else None)
         assert called_library(raised.value) == library
+
+
+def test_a_cause_that_is_false() -> None:
+    """It counts as any other one does."""
+
+    class EmptyError(RuntimeError):
+        def __len__(self) -> int:
+            return 0
+
+    error = ValueError("own")
+    error.__cause__ = EmptyError("no running event loop")
+    assert called_library(error) == "asyncio"
+
+
+async def _fetch() -> None:
+    raise ConnectionError("the service is away")
+
+
+def _by_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(_fetch())
+
+
+def _by_event_loop() -> None:
+    try:
+        loop = asyncio.get_event_loop()
+    except RuntimeError:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(_fetch())
+        finally:
+            loop.close()
+
+
+def _by_task() -> None:
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        trio.run(_fetch)
+
+
+@pytest.mark.parametrize("fn", [_by_running_loop, _by_event_loop, _by_task])
+def test_a_function_that_looks_for_an_event_loop(fn: Callable[[], None]) -> None:
+    """What it raises where there is none is retried, and gets no note about event loops."""
+    with ThreadPoolExecutor(1) as thread:
+        error = thread.submit(fn).exception()
+    assert isinstance(error, ConnectionError)
+    assert isinstance(error.__context__, RuntimeError)
+    assert called_library(error) is None
+    assert is_retried(error)
+    assert wrong_loop(error) == ""
 
 
 def test_other_errors() -> None:
