@@ -52,7 +52,7 @@ else:  # so that typing.get_type_hints finds the names without the imports
     KafkaError = Producer = Any
 
 _LONGEST_REASON: Final = 2000
-"""Characters of an error's text in a header."""
+"""Bytes of an error's text in a header; brokers limit the bytes of a record."""
 _POLL: Final = 0.1
 _CHECKED_WITHIN: Final = 5.0
 """Seconds that the first batch may wait until the brokers say which topics there are."""
@@ -366,7 +366,7 @@ def headers_for(
         "timestamp": timestamp,
         "group_id": group_id,
         "attempts": attempts,
-        "error": in_one_line(error)[:_LONGEST_REASON],
+        "error": _cut(in_one_line(error)),
     }
     return [
         *(own or ()),
@@ -375,6 +375,11 @@ def headers_for(
             for name, value in added.items()
         ),
     ]
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, with at most `_LONGEST_REASON` bytes of whole characters."""
+    return text.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
 
 
 def _reads(topic: str | re.Pattern[str], name: str) -> bool:

@@ -406,6 +406,16 @@ def test_a_subscription_to_the_dead_letters(address: str) -> None:
         letters.check_unread(("failed",), addresses, "g")
 
 
+@pytest.mark.parametrize("letter", ["x", "\u00e9", "\u6f22", "\U00020000", "\ud800"])
+def test_an_error_with_a_long_text(letter: str) -> None:
+    """Its header has at most 2000 bytes, in any language: limits of records count bytes."""
+    headers = dict(headers_for(record(), ValueError(letter * 5000), 3, "mine"))
+    error = headers["dead_letter.error"]
+    assert isinstance(error, bytes)
+    assert 1996 < len(error) <= 2000
+    assert error.decode().startswith("ValueError: ")
+
+
 def test_a_group_that_reads_its_own_dead_letters_is_refused() -> None:
     """A record that it has parked once is not parked there again; another group's is."""
     letters = DeadLetters(Scripted(), "failed")  # type: ignore[arg-type]
