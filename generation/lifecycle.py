@@ -167,6 +167,8 @@ class Lifecycle:
         errors: what tasks raised, in the order in which they raised it.
         cut_short: whether work was still running when the drain ended, by its deadline or a loss.
         ended_within: seconds from the beginning of the end until every task had ended.
+        ends_since: when the end began, by the member's clock, which any thread can read; None
+            before.
         was_held: whether the program was given the generation.
     """
 
@@ -211,6 +213,7 @@ class Lifecycle:
         self.errors: list[BaseException] = []
         self.cut_short = False
         self.ended_within = 0.0
+        self.ends_since: float | None = None
         self.was_held = False
 
     @property
@@ -271,6 +274,7 @@ class Lifecycle:
             return self.recorded_end or end
         if self._end_began is None:
             self._end_began = trio.current_time()
+            self.ends_since = self._member.clock.now()
         if self.state is State.ENDED:
             self.lease.revoke()
             # Who cancels the group wishes that its work does not finish.

@@ -174,6 +174,7 @@ class GenerationRunner:
     def status(self) -> dict[str, Any]:
         """The generation's part of a `GroupStatus`; any thread may read it."""
         lease, generation = self.lifecycle.lease, self.generation
+        owned = None if self.lifecycle.state is State.ENDED else generation
         held = [] if generation is None else [one.held_for for one in generation.streams]
         return {
             "generation_id": self._membership.generation_id,
@@ -181,7 +182,7 @@ class GenerationRunner:
             "lease": max(0.0, lease.left),
             "heartbeat_age": max(0.0, lease.unconfirmed_for),
             "batch_age": max(held, default=0.0),
-            "lag": {} if generation is None else generation.lag(),
+            "lag": {} if owned is None else owned.lag(),
         }
 
     @property

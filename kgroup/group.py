@@ -73,7 +73,7 @@ from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.running_loop import group_for, replaced_modules, running_library
 from kgroup.runtime import Runtime, default_runtime_factory
-from kgroup.status import GroupStatus, Phase, StatusRecorder
+from kgroup.status import ENDED, GroupStatus, Phase, StatusRecorder
 from kgroup.types import Cause, End, TopicPartition
 from kgroup.uncopied import MAKE_ANOTHER, Uncopied
 from kgroup.watchers.heartbeat import LATE_PART
@@ -471,14 +471,19 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             phase, detail = Phase.DRAINING, f"still running: {short_list(names)}"
         known: dict[str, Any] = {}
         now = self._runtime.clock.now()
-        if runner is not None:
+        # What it was in when it was cancelled, or its loop failed, is no generation any more.
+        if runner is not None and phase not in ENDED:
             known = runner.status
             if phase is Phase.RUNNING and recorder.started_at is not None:
                 known["age"] = max(0.0, now - recorder.started_at)
             if phase is Phase.RUNNING and recorder.failed_at < now - known["heartbeat_age"]:
                 detail = ""  # a heartbeat that was sent later has been answered
         since = None if phase is Phase.UNSUBSCRIBED else recorder.without_generation_since
-        buffered = getattr(self._source, "buffered", (0, 0))  # a source need not have it
+        if since is None and runner is not None:
+            # A loss is no event before all work has ended, which may take for ever.
+            since = runner.lifecycle.ends_since
+        source = None if phase in ENDED else self._source
+        buffered = getattr(source, "buffered", (0, 0))  # a source need not have it
         return GroupStatus(
             group_id=self._config.group_id,
             phase=phase,
@@ -514,7 +519,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             hanging_after: it is not ready if it has been without a generation for so long, after
                 its first one; by default ``GroupConfig.rebalance_timeout``.
             unconfirmed_after: nor if no heartbeat has been confirmed for so long; by default a
-                third of ``GroupConfig.session_timeout``.
+                third of ``GroupConfig.session_timeout``, or twice its ``heartbeat_interval`` if
+                that is longer.
             stuck_after: nor if a handler has had a batch for so long; None means that this is not
                 judged. It is not interrupted: ``GroupConfig.max_processing_time`` would do that.
                 If one runs on after its generation for longer than this and ``hanging_after``, the

@@ -54,6 +54,10 @@ class Phase(enum.Enum):
     """This process is a fork of the one in which the group is, and cannot see what it does."""
 
 
+ENDED: Final = frozenset({Phase.CLOSED, Phase.FAILED, Phase.FORKED})
+"""The phases in which this process has no generation any more."""
+
+
 @final
 @attrs.frozen(kw_only=True)
 class GroupStatus:
@@ -83,7 +87,8 @@ class GroupStatus:
         heartbeat_age: the time since the last heartbeat that confirmed the membership was sent; 0
             without a generation.
         batch_age: the longest time for which a handler has had its batch.
-        lag: for each partition, how far its reader is behind; None where it is not known.
+        lag: for each partition, how far its reader is behind; None where it is not known. Empty
+            once the drain is over or the partitions are lost, although functions may still run.
         buffered_records: the records that were fetched and not handed out.
         buffered_bytes: their bytes.
     """
@@ -170,7 +175,9 @@ class StatusRecorder:
                 self.without_generation_since = None
             case GenerationDraining() | GenerationEnded():
                 if self.without_generation_since is None:
-                    self.without_generation_since = self._now()
+                    # A generation that was lost has no drain, and its work may have ended late.
+                    passed = event.seconds if isinstance(event, GenerationEnded) else 0.0
+                    self.without_generation_since = self._now() - passed
                     # What failed while it ran may be long over, and explains nothing from now on.
                     self.failure = ""
             case Joining() | Joined():

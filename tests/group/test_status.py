@@ -16,7 +16,7 @@ from kgroup.events import Event, GenerationDraining, GenerationEnded, Joining, R
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch, RecordSource
-from kgroup.status import Phase
+from kgroup.status import GroupStatus, Phase
 from kgroup.testing.memory import memory_runtime
 from kgroup.watchers.brokers import MAX_AGE
 from tests.group.harness import P0, harness
@@ -152,6 +152,35 @@ async def test_a_drain_that_hangs(autojump_clock: MockClock) -> None:
         assert "no generation for 130.0 s: the work of its last one has not ended" in reasons(group)
 
 
+async def test_work_that_outlasts_a_lost_generation(autojump_clock: MockClock) -> None:
+    """It keeps the member out of the group: not ready soon, and not live if it goes on."""
+    async with harness() as here, here.group(rebalance_timeout=60.0) as group:
+        generation = await group.next()
+
+        async def handle() -> None:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(400)
+
+        generation.start_soon(handle)
+        here.broker.inject("heartbeat", ErrorCode.UNKNOWN_MEMBER_ID, 1)
+        await generation.ending.wait()
+        for seconds, live, ready in ((59.0, True, True), (2.0, True, False), (240.0, False, False)):
+            await trio.sleep(seconds)
+            health = group.health()
+            assert (health.status.phase, health.live, health.ready) == (
+                Phase.DRAINING,
+                live,
+                ready,
+            )
+        assert health.status.without_generation == pytest.approx(301)
+        assert not here.events_of(GenerationEnded)
+        assert health.status.lag == {}
+        await generation.wait_ended()
+        await trio.sleep(1)
+        assert group.status().phase is Phase.IDLE
+        assert group.status().without_generation == pytest.approx(401, abs=1)
+
+
 async def test_a_failure_is_not_live(autojump_clock: MockClock) -> None:
     """A handler's exception closes the group: a restart helps, and the reason names it."""
     async with harness() as here:
@@ -172,15 +201,26 @@ async def test_a_failure_is_not_live(autojump_clock: MockClock) -> None:
 
 
 async def test_a_group_that_was_cancelled(autojump_clock: MockClock) -> None:
-    """It is closed, which no restart would help."""
+    """It is closed, which no restart would help, and has no generation and no batch any more."""
     async with harness() as here:
         group = here.group()
+        await here.append(1)
         with trio.move_on_after(5):
             async with group:
-                await group.next()
+                await anext((await group.next()).records())
                 await trio.sleep_forever()
-        assert (group.status().phase, group.health().live) == (Phase.CLOSED, True)
-        assert "the program cancels the group" in group.status().detail
+        await trio.sleep(400)
+        health = group.health()
+        assert (health.status.phase, health.live) == (Phase.CLOSED, True)
+        assert health.reasons == ("the group is closed (the program cancels the group)",)
+        assert health.status == GroupStatus(
+            group_id="group",
+            phase=Phase.CLOSED,
+            detail="the program cancels the group",
+            without_generation=health.status.without_generation,
+            was_assigned=True,
+            lost=health.status.lost,
+        )
 
 
 async def test_the_end_of_a_member_that_loses_its_partitions_in_a_drain(
