@@ -99,11 +99,12 @@ def limits_of(
         seconds = arguments.seconds(name, value)
         return otherwise if seconds is None else seconds
 
-    third = config.session_timeout / 3
+    # A heartbeat comes up to one and a half intervals after the last one (`kgroup.client.beat`).
+    unconfirmed = max(config.session_timeout / 3, 2 * config.heartbeat_interval)
     return HealthLimits(
         blocked=given("blocked_after", blocked_after, math.inf),
         hanging=given("hanging_after", hanging_after, config.rebalance_timeout),
-        unconfirmed=given("unconfirmed_after", unconfirmed_after, third),
+        unconfirmed=given("unconfirmed_after", unconfirmed_after, unconfirmed),
         stuck=given("stuck_after", stuck_after, math.inf),
     )
 

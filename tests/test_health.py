@@ -131,6 +131,24 @@ def test_the_limits() -> None:
             limits_of(config, **{**given, name: -1.0})
 
 
+@pytest.mark.parametrize(("session", "interval", "limit"), [(30.0, 10.0, 20.0), (30.0, 4.0, 10.0)])
+def test_a_heartbeat_that_is_not_due_is_not_missed(
+    session: float, interval: float, limit: float
+) -> None:
+    """A heartbeat may come one and a half intervals after the last one, and needs its time."""
+    config = GroupConfig(
+        group_id="g",
+        bootstrap_servers="h:1",
+        topics=["t"],
+        session_timeout=session,
+        heartbeat_interval=interval,
+    )
+    limits = limits_of(
+        config, blocked_after=None, hanging_after=None, unconfirmed_after=None, stuck_after=None
+    )
+    assert limits.unconfirmed == limit
+
+
 def test_a_judgement_is_hashable() -> None:
     """A health and its status can be in sets and keys of dicts; equal ones are one."""
     lag = {TopicPartition("t", 0): 3}
