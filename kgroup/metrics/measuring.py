@@ -31,12 +31,13 @@ from kgroup.events import (
     RecordParked,
     RequestFailed,
 )
+from kgroup.functions import program_errors
 from kgroup.health import Health
 from kgroup.metrics import table
 from kgroup.metrics.rebalances import RebalanceTimes
 from kgroup.metrics.table import Metric
 from kgroup.monitors import Monitored
-from kgroup.status import Phase
+from kgroup.status import ENDED, Phase
 from kgroup.types import TopicPartition
 
 Labels = tuple[str, ...]
@@ -117,13 +118,14 @@ class Measuring:
 
     def attach(self, group: Monitored) -> None:
         """Measure a group until it is closed; it replaces those of its id that have ended."""
+        self._rebalances.entered(group)
         group_id = group.status().group_id
         self._last_record.setdefault(group_id, self._now())
         with self._lock:
             over = [
                 one
                 for one, health in self._seen()
-                if health.status.group_id == group_id and health.status.phase in _ENDED
+                if health.status.group_id == group_id and health.status.phase in ENDED
             ]
             self._ended.pop(group_id, None)
             self._running[id(group)] = group
@@ -156,7 +158,7 @@ class Measuring:
         with self._lock:
             seen = self._seen()
             ended = dict(self._ended)
-        healths = [health for _, health in seen if health.status.phase not in _ABSENT]
+        healths = [health for _, health in seen if health.status.phase not in ENDED]
         present = {health.status.group_id for health in healths}
         # A member that failed is not made well by others of its group, unlike one that was closed.
         lasting = [
@@ -177,7 +179,7 @@ class Measuring:
         groups = [group for one in self._groups if (group := one()) is not None]
         seen = [(group, group.health()) for group in groups]
         for group, health in seen:
-            if health.status.phase in _ENDED:
+            if health.status.phase in ENDED:
                 self._running.pop(id(group), None)
                 group_id = health.status.group_id
                 kept = self._ended.setdefault(group_id, health)
@@ -208,13 +210,14 @@ def _outcome(error: BaseException | None) -> str:
     """The outcome of a batch."""
     if error is None:
         return table.PROCESSED
-    if isinstance(error, StaleGenerationError):
-        return table.STALE
-    return table.FAILED if isinstance(error, Exception) else table.CANCELLED
+    raised, _ = program_errors(error)
+    if raised is None:
+        return table.CANCELLED
+    # A nursery of the program raises groups, as if it were one.
+    _, failures = BaseExceptionGroup("raised", [raised]).split(StaleGenerationError)
+    return table.STALE if failures is None else table.FAILED
 
 
-_ABSENT: Final = frozenset({Phase.CLOSED, Phase.FORKED})
-_ENDED: Final = _ABSENT | {Phase.FAILED}
 _LASTING: Final = frozenset({table.READY, table.LIVE})
 """The gauges that a group keeps after its end."""
 _COUNTED: Final[dict[type[Event], tuple[Metric, Callable[[Any], Labels]]]] = {

@@ -178,11 +178,30 @@ class OpenTelemetryTraces:
         self._rebalances = RebalanceTimes(now)
         self._now = now
 
+    # A Monitor, so that a busy event loop of asyncio does not falsify the times.
+
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """See `Monitor`."""
         if isinstance(event, Committed | CommitRefused):
             self._commit(event)
         self._rebalance(event)
+
+    def attach(self, group: Monitored) -> None:
+        """See `Monitor`."""
+        self._rebalances.entered(group)
+
+    def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
+        """See `Monitor`."""
+
+    def processed(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
+    ) -> None:
+        """See `Monitor`."""
 
     @contextmanager
     def process(self, generation: TracedGeneration, batch: Batch) -> Iterator[trace.Span]:

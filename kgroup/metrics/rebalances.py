@@ -9,14 +9,20 @@ last `MOST_PARTS` parts are.
 Events name a member by its id only, which it has to give up when the coordinator no longer knows
 it. Its next JoinGroup is then without one, and is taken for that of the last member of the group
 that may have lost its id: because its generation was lost, or a JoinGroup or SyncGroup failed. A
-member whose JoinGroup only waits has its id: most new members come while others wait so.
+member whose JoinGroup only waits has its id: most new members come while others wait so. Of several
+members without an id, the last one has just been given one if it joins again with it, as such a
+response comes at once, and the first one if its JoinGroup is answered. Two members that are
+mistaken for each other swap the beginnings of their rebalances, and no rebalance is left out.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Final, final
+from contextlib import suppress
+from itertools import count
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -31,6 +37,8 @@ from kgroup.events import (
     Left,
     RequestFailed,
 )
+from kgroup.monitors import Monitored
+from kgroup.status import ENDED
 
 PHASES: Final[dict[tuple[type[Event], type[Event]], str]] = {
     (GenerationDraining, GenerationEnded): "drain",
@@ -42,6 +50,8 @@ PHASES: Final[dict[tuple[type[Event], type[Event]], str]] = {
 """For the events that begin and end a part of a rebalance, its name."""
 _MAY_LOSE_ID: Final = frozenset({"JoinGroup", "SyncGroup"})
 """The requests of a rebalance whose refusal may take the member's id."""
+_Key: TypeAlias = tuple[str, str, int]
+"""A group, a member's id, and a number if there is no id."""
 _EVENTS: Final = frozenset(kind for pair in PHASES for kind in pair)
 _MOST: Final = 1000
 """So many rebalances are followed at once; a lost member's id may never come again."""
@@ -94,26 +104,47 @@ class RebalanceTimes:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._running: dict[tuple[str, str], _Rebalance] = {}
+        self._running: dict[_Key, _Rebalance] = {}
+        """In the order of their last events; other threads may change it between two statements."""
+        self._nameless = count(1)
+        self._groups: list[weakref.ref[Monitored]] = []
+
+    def entered(self, group: Monitored) -> None:
+        """A program has entered a group: what those of its id that have ended began is over.
+
+        A member that closes without an id, before its first JoinGroup is answered for example, does
+        not say so by an event.
+        """
+        group_id, others = group.status().group_id, False
+        for known in self._groups.copy():
+            one = known()
+            status = None if one is None else one.status()
+            if status is None or status.phase in ENDED:
+                with suppress(ValueError):  # another thread was quicker
+                    self._groups.remove(known)
+            elif status.group_id == group_id:
+                others = True
+        self._groups.append(weakref.ref(group))
+        if not others:
+            for key in self._running.copy():
+                if key[0] == group_id:
+                    self._running.pop(key, None)
 
     def take(self, event: Event) -> list[RebalancePart]:
         """Take an event; when a rebalance is over, return its parts, and last all of it."""
         kind = type(event)
-        key = (event.group_id, event.member_id)
+        key = self._key(event)
         if kind not in _EVENTS:
             self._take_other(event)
             return []
         now = self._now()
-        # A member has no id before its first JoinGroup, or if it had to give up its id.
-        running = self._running.pop(key, None) or self._running.pop((event.group_id, ""), None)
-        if running is None and kind is Joining and not event.member_id:
-            running = self._pop_former_id(event.group_id)
+        running = self._running.pop(key, None) or self._pop_without_id(event)
         if running is None:
             if kind is GenerationStarted:
                 return []
             if len(self._running) >= _MOST:
                 # The one that has waited longest for its next event.
-                del self._running[next(iter(self._running))]
+                self._running.pop(next(iter(self._running.copy())), None)
             self._running[key] = _Rebalance(now, kind, now, _id_in_doubt(event))
             return []
         if (phase := PHASES.get((running.last, kind))) is not None:
@@ -126,23 +157,41 @@ class RebalanceTimes:
         self._running[key] = running
         return []
 
+    def _key(self, event: Event) -> _Key:
+        """Where the rebalance of an event's member is; a new place for each without an id."""
+        number = 0 if event.member_id else next(self._nameless)
+        return event.group_id, event.member_id, number
+
     def _take_other(self, event: Event) -> None:
         """Take an event that neither begins nor ends a part of a rebalance."""
-        key = (event.group_id, event.member_id)
         if isinstance(event, Left):
-            self._running.pop(key, None)
-            return
-        running = self._running.get(key)
-        failed = isinstance(event, RequestFailed) and event.request in _MAY_LOSE_ID
-        if running is not None and failed:
-            running.id_in_doubt = True
+            self._running.pop(self._key(event), None)
+        elif isinstance(event, RequestFailed) and event.request in _MAY_LOSE_ID:
+            found = [
+                running
+                for (group_id, member_id, _), running in self._running.copy().items()
+                if (group_id, member_id) == (event.group_id, event.member_id)
+            ]
+            if found:
+                found[-1].id_in_doubt = True
 
-    def _pop_former_id(self, group_id: str) -> _Rebalance | None:
-        """The rebalance of the last member of a group that may have given up its id."""
-        for key in reversed(self._running):
-            if key[0] == group_id and self._running[key].id_in_doubt:
-                return self._running.pop(key)
-        return None
+    def _pop_without_id(self, event: Event) -> _Rebalance | None:
+        """The rebalance of a member without an id, or without it from now on, that goes on."""
+        kind = type(event)
+        if kind not in (Joining, Joined):
+            return None
+        of_group = {
+            key: one for key, one in self._running.copy().items() if key[0] == event.group_id
+        }
+        nameless = [key for key in of_group if not key[1]]
+        if kind is Joined:
+            found = nameless
+        elif event.member_id:
+            found = nameless[::-1]
+        else:  # a repeated JoinGroup, or the first one without the id that the member had
+            found = [key for key in reversed(of_group) if of_group[key].id_in_doubt]
+            found.sort(key=lambda key: key[1] != "")
+        return self._running.pop(found[0], None) if found else None
 
 
 def _id_in_doubt(event: Event) -> bool:

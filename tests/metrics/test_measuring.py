@@ -146,6 +146,39 @@ def test_members_that_leave_or_vanish_are_forgotten(monkeypatch: pytest.MonkeyPa
     assert ("rejoin", 2.0) in member.play(Assigned, GenerationStarted)
 
 
+@pytest.mark.parametrize("began", [(Joining,), (Joining, RequestFailed)])
+@pytest.mark.parametrize("member_id", ["", "lost"])
+def test_a_group_that_is_entered_after_another_one(
+    began: tuple[type[Event], ...], member_id: str
+) -> None:
+    """What a group that was closed while it joined, or had lost its id, began is no part of it."""
+    member = Member()
+    first = Group(GroupStatus(group_id="g", phase=Phase.JOINING))
+    other = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    member.times.entered(first)
+    member.times.entered(other)
+    member.play(*began, member_id=member_id)
+    first.judged = GroupStatus(group_id="g", phase=Phase.FAILED)
+    other.judged = GroupStatus(group_id="g", phase=Phase.CLOSED)
+    member.now += 3600
+    member.times.entered(Group(GroupStatus(group_id="g", phase=Phase.IDLE)))
+    member.play(Joining, member_id="")
+    *_, whole = member.play(Joined, Assigned, GenerationStarted)
+    assert whole == ("", 3)
+
+
+def test_a_group_that_is_entered_beside_another_one() -> None:
+    """The rebalance of a member that has not ended goes on, whatever else is entered."""
+    member = Member()
+    group = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    member.times.entered(group)
+    member.play(GenerationEnded)
+    for group_id in ("g", "h"):
+        member.times.entered(Group(GroupStatus(group_id=group_id, phase=Phase.IDLE)))
+    *_, whole = member.play(Joining, Joined, Assigned, GenerationStarted)
+    assert whole == ("", 4)
+
+
 def test_a_member_that_has_to_give_up_its_id() -> None:
     """Its rebalance begins with the end of its generation, and not with the join without an id."""
     member = Member()
@@ -155,6 +188,23 @@ def test_a_member_that_has_to_give_up_its_id() -> None:
         *(("rejoin", 1), ("join", 1), ("sync", 1), ("hand_over", 1)),
         ("", 4),
     ]
+    assert not member.times._running
+
+
+def test_members_that_give_up_their_ids_together() -> None:
+    """After an outage each of them has one rebalance, from its own end, and nothing is left."""
+    member = Member()
+    for name in ("a", "b"):
+        member.play(GenerationEnded, end=LOST, member_id=name)
+        member.play(Joining, RequestFailed, member_id=name)
+    member.play(Joining, Joining, member_id="")
+    wholes = []
+    for name in ("c", "d"):
+        member.play(Joining, member_id=name)
+    for name in ("c", "d"):
+        *_, whole = member.play(Joined, Assigned, GenerationStarted, member_id=name)
+        wholes.append(whole)
+    assert wholes == [("", 12), ("", 12)]
     assert not member.times._running
 
 
@@ -175,6 +225,16 @@ def test_the_first_join_of_another_member() -> None:
     *_, other = member.play(Joined, Assigned, GenerationStarted, member_id="other")
     *_, own = member.play(Joining, Joined, Assigned, GenerationStarted)
     assert (other, own) == (("", 3), ("", 9))
+
+
+def test_members_whose_first_join_waits() -> None:
+    """A static member has no id until its JoinGroup is answered: what others do is not its own."""
+    member = Member()
+    member.play(Joining, member_id="")
+    member.play(GenerationDraining, GenerationEnded, Joining)
+    *_, new = member.play(Joined, Assigned, GenerationStarted, member_id="new")
+    *_, own = member.play(Joined, Assigned, GenerationStarted)
+    assert (new, own) == (("", 6), ("", 8))
 
 
 def test_the_first_join_of_another_member_while_a_join_waits() -> None:
@@ -262,15 +322,24 @@ def test_batches_of_spark_that_fail() -> None:
     [
         (None, "processed"),
         (ValueError(), "failed"),
+        (SystemExit(3), "failed"),
         (ExceptionGroup("two", [ValueError()]), "failed"),
+        (BaseExceptionGroup("two", [ValueError(), asyncio.CancelledError()]), "failed"),
         (LeaseExpiredError("late", None), "stale"),
+        (ExceptionGroup("of a nursery", [LeaseExpiredError("late", None)]), "stale"),
+        (KeyboardInterrupt(), "cancelled"),
         (asyncio.CancelledError(), "cancelled"),
     ],
 )
 def test_outcomes_of_batches(error: BaseException | None, outcome: str) -> None:
     """What the program raised decides: an error of its own, the generation's end, or neither."""
     sink = Sink()
-    Measuring(sink, lambda: 0.0).processed("g", P0, 5, 1.5, error)
+
+    async def process() -> None:  # what cancels depends on the event loop
+        await asyncio.sleep(0)
+        Measuring(sink, lambda: 0.0).processed("g", P0, 5, 1.5, error)
+
+    asyncio.run(process())
     assert sink.observed == [("kgroup_batch_seconds", ("g", "t", outcome), 1.5)]
 
 
@@ -297,6 +366,23 @@ def test_members_of_one_group_are_one() -> None:
     other.judged = attrs.evolve(status, phase=Phase.CLOSED)
     assert gauge(table.READY) == {("g",): 1}
     assert gauge(table.BUFFERED_BYTES) == {("g",): 7}
+
+
+@pytest.mark.parametrize("phase", [Phase.CLOSED, Phase.FAILED, Phase.FORKED])
+def test_a_group_that_has_ended_and_is_kept_by_the_program(phase: Phase) -> None:
+    """It has no gauges but the two that outlast it, and adds nothing to those of another member."""
+    measuring = Measuring(Sink(), lambda: 0.0)
+    gauges = [metric for metric in METRICS if metric.kind is MetricKind.GAUGE]
+    ended = Group(GroupStatus(group_id="g", phase=phase), live=False, ready=False)
+    measuring.attach(ended)
+    shown = {metric for metric, values in measuring.gauges(*gauges).items() if values}
+    assert shown == {table.LIVE, table.READY}
+    other = Group(GroupStatus(group_id="g", phase=Phase.RUNNING, age=7.0, lag={P0: 1}))
+    measuring.attach(other)
+    ended = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    measuring.attach(ended)
+    ended.judged = GroupStatus(group_id="g", phase=phase)
+    assert measuring.gauges(table.GENERATION_AGE)[table.GENERATION_AGE] == {("g",): 7.0}
 
 
 @pytest.mark.parametrize("seen", [True, False])

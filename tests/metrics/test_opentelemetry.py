@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from threading import Event
 from typing import Any, Final, final
 
 import attrs
@@ -21,7 +22,7 @@ from opentelemetry.propagators.textmap import (
 )
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -48,6 +49,7 @@ from tests.aio.test_group import Here as AsyncioHarness
 from tests.aio.test_group import in_asyncio
 from tests.brokers import EMBEDDED, Kafka
 from tests.group.harness import P0, harness
+from tests.threaded.harness import SOON
 from tests.threaded.harness import Harness as ThreadedHarness
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -231,6 +233,33 @@ def test_commits_of_asyncio_are_children_of_their_spans(
 
     in_asyncio(main)
     check_commits_are_children(spans, here.harness.topic)
+
+
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+def test_a_busy_loop_of_asyncio_does_not_lengthen_spans(
+    kafka: Kafka,
+) -> None:
+    """A rebalance is over when its generation is handed over, whenever the program's loop runs."""
+    here = AsyncioHarness(kafka)
+    measured = Event()
+
+    class Processor(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            if span.name == "rebalance":
+                measured.set()
+
+    provider = TracerProvider()
+    provider.add_span_processor(Processor())
+
+    async def main() -> None:
+        on_event = OpenTelemetryTraces(provider)
+        async with aio.ConsumerGroup(here.harness.config(), on_event=on_event) as group:
+            joined = asyncio.create_task(group.next())
+            await asyncio.sleep(0)
+            assert measured.wait(SOON)  # which blocks asyncio's loop
+            await joined
+
+    in_asyncio(main)
 
 
 async def test_a_refused_commit_is_an_error(
