@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import final
@@ -27,7 +26,6 @@ class LoopProbe:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.get_ident()
         self._pid = os.getpid()
         self._sent: float | None = None
 
@@ -38,7 +36,7 @@ class LoopProbe:
 
     def blocked(self) -> float | None:
         """For how long the loop has not run a call that is scheduled; None if it has ended."""
-        if threading.get_ident() == self._thread and trio.lowlevel.in_trio_run():
+        if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token:
             self._sent = None
             return 0.0
         if self.forked_from is not None:

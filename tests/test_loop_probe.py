@@ -54,10 +54,15 @@ def test_a_loop_that_has_ended() -> None:
         await trio.lowlevel.checkpoint()
         return LoopProbe(time.now)
 
+    async def again(probe: LoopProbe) -> float | None:
+        await trio.lowlevel.checkpoint()
+        return probe.blocked()
+
     probe = trio.run(main)
     assert probe.blocked() is None
     time.at = 30.0
     assert probe.blocked() is None
+    assert trio.run(again, probe) is None  # another loop in the same thread
 
 
 async def test_a_forked_process_has_no_such_loop(monkeypatch: pytest.MonkeyPatch) -> None:
