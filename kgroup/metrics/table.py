@@ -148,7 +148,10 @@ FAILURES: Final = Metric(
     opentelemetry="kgroup.request.failures",
     kind=MetricKind.COUNTER,
     unit="{request}",
-    meaning="Requests to brokers that failed, refused heartbeats and commits included.",
+    meaning=(
+        "Requests to brokers that failed, refused heartbeats included, and commits that were sent"
+        " again; kgroup_commit_seconds counts those that were refused."
+    ),
     labels=("group", "request"),
 )
 RETRIED: Final = Metric(

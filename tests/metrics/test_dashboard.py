@@ -84,6 +84,13 @@ def test_a_query_reads_what_there_is(query: str) -> None:
         assert set(getattr(modifier, "labels", ())) <= known
 
 
+def test_the_alert_on_the_lag_fires_where_nothing_was_read() -> None:
+    """A counter that nothing has been added to is no series, and no comparison with it is true."""
+    (rule,) = [query for query in ALERTS if "kgroup_lag" in query]
+    compared = parsed(rule).rhs
+    assert "or" in [str(getattr(one, "op", "")).strip() for one in expressions(compared)]
+
+
 def test_each_metric_has_a_panel() -> None:
     """No metric is left out."""
     names = exposed()
