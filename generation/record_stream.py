@@ -68,7 +68,7 @@ class RecordStream(PartitionStream):
         self._busy = False
         self._emitter = self._member.emitter
         self._pauses = parts.pauses
-        self._shared = self._in_turn = False
+        self._shared = self._in_turn = self._may_turn_back = False
         self._token = trio.lowlevel.current_trio_token()
         self._given: dict[TopicPartition, int] = {}
         """The number of records of the batch that the program has, by partition, if a monitor wants
@@ -149,6 +149,18 @@ class RecordStream(PartitionStream):
         self._give(batch)
         return batch
 
+    def may_turn_back(self) -> None:
+        """For the streams of threads and of asyncio, which may give batches back unseen.
+
+        A monitor learns of a batch only by `reached`.
+        """
+        self._may_turn_back = True
+
+    def reached(self, batch: Batch) -> None:
+        """The program has a batch of such a stream; in the thread that reads it."""
+        if not self._shared:
+            self._report(batch)
+
     def share(self) -> None:
         """Let several threads process batches of this stream at the same time.
 
@@ -192,7 +204,7 @@ class RecordStream(PartitionStream):
     def _give(self, batch: Batch) -> None:
         """The program is given a batch; in the thread that reads it."""
         if not self._shared:
-            self._begin(batch)
+            self._begin(batch, reached=not self._may_turn_back)
 
     def _take_back(self) -> None:
         """The program asks for another batch; in the thread that reads it."""
@@ -200,12 +212,17 @@ class RecordStream(PartitionStream):
             for partition in [one for one in self._held_since if isinstance(one, TopicPartition)]:
                 self._finish(partition)
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: Batch, *, reached: bool = True) -> None:
         self._hold(batch.partition)
         self._in_hand[batch.partition] = self._positions.batch_of(batch)
         if self._emitter.monitored:
-            self._given[batch.partition] = records = len(batch.messages)
-            self._emitter.handed_out(batch.partition, records)
+            self._given[batch.partition] = len(batch.messages)
+        if reached:
+            self._report(batch)
+
+    def _report(self, batch: Batch) -> None:
+        if self._emitter.monitored:
+            self._emitter.handed_out(batch.partition, len(batch.messages))
 
     def _finish(self, partition: TopicPartition, error: BaseException | None = None) -> None:
         in_hand = self._in_hand.pop(partition, None)

@@ -47,6 +47,7 @@ class Records(Uncopied):
         self._stream = stream
         self._calls = OneCall(bridge, self._take_back, two_tasks_iterate)
         self._ended = False
+        stream.may_turn_back()
 
     def __aiter__(self) -> Records:
         return self
@@ -79,6 +80,7 @@ class Records(Uncopied):
             paused = self._stream.is_paused(batch.partition)
             if not sought and not paused and self._may_hand_out():
                 handed_out(self._stream.partitions, batch)
+                self._stream.reached(batch)
                 return batch
             self._take_back(batch)
         self._ended = True

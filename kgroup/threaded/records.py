@@ -37,6 +37,7 @@ class Records(Uncopied):
         self._generation = generation
         self._stream = stream
         self._ended = False
+        stream.may_turn_back()
         self._read = stream.thread_read(ThreadWakeup(loop))
         self._slot = Slot(
             loop,
@@ -123,6 +124,7 @@ class Records(Uncopied):
     def _taken(self, batch: Batch | None) -> None:
         if batch is not None:
             handed_out(self._stream.partitions, batch)
+            self._stream.reached(batch)
 
     def _late(self, timeout: float | None) -> str:
         generation = self._generation
