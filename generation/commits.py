@@ -63,6 +63,7 @@ from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
 from kgroup.notifier import Notifier
 from kgroup.permissions import to_grant
+from kgroup.records.librdkafka_messages import describe_error
 from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartition
 from kgroup.worker_thread import unlimited_threads
 
@@ -210,6 +211,7 @@ class Committer:
         restores = bool(self.late.pending.keys() & offsets.keys())
         async with self._turn if restores else nullcontext():
             if (refusal := await self._refusal_now()) is not None:
+                emit_refused(self._member.emitter, offsets, str(refusal), stale=True)
                 raise refusal
             if id(producer) in self._unanswered:
                 raise UsageError(
@@ -244,6 +246,8 @@ class Committer:
             if code != KafkaError._TIMED_OUT:  # noqa: SLF001 # which comes as the scope ends
                 if (stale := self._refusal(error, offsets)) is not None:
                     raise stale from error
+                reason = f"the producer failed ({describe_error(error.args[0])})"
+                emit_refused(self._member.emitter, offsets, reason)
                 if grant := to_grant(code):
                     error.add_note(grant)
                 raise

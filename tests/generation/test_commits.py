@@ -475,13 +475,16 @@ async def test_a_refused_transaction_ends_the_generation(code: int, cause: Cause
 
 
 async def test_the_producer_s_own_error_is_raised_as_it_is() -> None:
-    """The error itself says whether to retry or to abort; the generation continues."""
+    """The error itself says whether to retry or to abort; an event has it, too."""
     fake = FakeGeneration()
     failure = KafkaException(KafkaError(KafkaError._STATE, "no transaction"))
     with pytest.raises(KafkaException) as caught:
         await transact(fake, FakeProducer(failure), p0=1)
     assert caught.value is failure
     assert fake.lifecycle.recorded_end is None
+    ((offsets, reason, stale),) = fake.refused
+    assert (offsets, stale) == ({P0: 1}, False)
+    assert "the producer failed (_STATE: no transaction" in reason
 
 
 async def test_a_missing_permission_of_the_producer_is_noted() -> None:
@@ -504,6 +507,7 @@ async def test_nothing_is_given_to_the_producer_past_the_lease(
         await transact(fake, producer, p0=1)
     assert trio.current_time() == pytest.approx(41)
     assert producer.given == []
+    assert [stale for _, _, stale in fake.refused] == [True]
 
 
 async def test_nothing_is_given_to_the_producer_after_the_end(autojump_clock: MockClock) -> None:
