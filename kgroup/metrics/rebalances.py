@@ -113,9 +113,10 @@ class RebalanceTimes:
         """A program has entered a group: what those of its id that have ended began is over.
 
         A member that closes without an id, before its first JoinGroup is answered for example, does
-        not say so by an event.
+        not say so by an event. What is more than one rebalance for each of the others is left over:
+        first what has no id, or may have lost it.
         """
-        group_id, others = group.status().group_id, False
+        group_id, others = group.status().group_id, 0
         for known in self._groups.copy():
             one = known()
             status = None if one is None else one.status()
@@ -123,12 +124,12 @@ class RebalanceTimes:
                 with suppress(ValueError):  # another thread was quicker
                     self._groups.remove(known)
             elif status.group_id == group_id:
-                others = True
+                others += 1
         self._groups.append(weakref.ref(group))
-        if not others:
-            for key in self._running.copy():
-                if key[0] == group_id:
-                    self._running.pop(key, None)
+        of_group = self._of(group_id)
+        keys = sorted(of_group, key=lambda key: bool(key[1]) and not of_group[key].id_in_doubt)
+        for key in keys[: max(0, len(keys) - others)]:
+            self._running.pop(key, None)
 
     def take(self, event: Event) -> list[RebalancePart]:
         """Take an event; when a rebalance is over, return its parts, and last all of it."""
@@ -175,14 +176,16 @@ class RebalanceTimes:
             if found:
                 found[-1].id_in_doubt = True
 
+    def _of(self, group_id: str) -> dict[_Key, _Rebalance]:
+        """Those of a group, in the order of their last events."""
+        return {key: one for key, one in self._running.copy().items() if key[0] == group_id}
+
     def _pop_without_id(self, event: Event) -> _Rebalance | None:
         """The rebalance of a member without an id, or without it from now on, that goes on."""
         kind = type(event)
         if kind not in (Joining, Joined):
             return None
-        of_group = {
-            key: one for key, one in self._running.copy().items() if key[0] == event.group_id
-        }
+        of_group = self._of(event.group_id)
         nameless = [key for key in of_group if not key[1]]
         if kind is Joined:
             found = nameless

@@ -167,6 +167,24 @@ def test_a_group_that_is_entered_after_another_one(
     assert whole == ("", 3)
 
 
+@pytest.mark.parametrize("member_id", ["", "lost"])
+def test_a_group_that_is_entered_again_beside_another_one(member_id: str) -> None:
+    """What the group that has ended began is over, and the rebalance of the other one goes on."""
+    member = Member()
+    other, first = (Group(GroupStatus(group_id="g", phase=Phase.RUNNING)) for _ in range(2))
+    member.times.entered(other)
+    member.times.entered(first)
+    member.play(Joining, RequestFailed, member_id=member_id)
+    member.play(GenerationDraining, GenerationEnded)
+    first.judged = GroupStatus(group_id="g", phase=Phase.CLOSED)
+    member.now += 100
+    member.times.entered(Group(GroupStatus(group_id="g", phase=Phase.IDLE)))
+    member.play(Joining, member_id="")
+    *_, own = member.play(Joined, Assigned, GenerationStarted, member_id="new")
+    *_, others = member.play(Joining, Joined, Assigned, GenerationStarted)
+    assert (own, others) == (("", 3), ("", 109))
+
+
 def test_a_group_that_is_entered_beside_another_one() -> None:
     """The rebalance of a member that has not ended goes on, whatever else is entered."""
     member = Member()
