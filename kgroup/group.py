@@ -479,7 +479,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             if phase is Phase.RUNNING and recorder.failed_at < now - known["heartbeat_age"]:
                 detail = ""  # a heartbeat that was sent later has been answered
         since = None if phase is Phase.UNSUBSCRIBED else recorder.without_generation_since
-        if since is None and runner is not None:
+        if runner is not None and runner.lifecycle.was_held:
             # A loss is no event before all work has ended, which may take for ever.
             since = runner.lifecycle.ends_since
         source = None if phase in ENDED else self._source

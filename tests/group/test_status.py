@@ -148,7 +148,11 @@ async def test_a_drain_that_hangs(autojump_clock: MockClock) -> None:
         assert here.events_of(GenerationDraining)
         assert (group.status().phase, group.health().ready) == (Phase.DRAINING, True)
         assert not group.health(hanging_after=20).ready
-        await trio.sleep(100)
+        await trio.sleep(50)
+        group.unsubscribe()
+        await trio.sleep(10)
+        group.subscribe(["topic"])  # which ends no work
+        await trio.sleep(40)
         assert "no generation for 130.0 s: the work of its last one has not ended" in reasons(group)
 
 
