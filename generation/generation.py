@@ -178,7 +178,7 @@ class Generation(MembershipView):
 
         Returns:
             for each partition of the assignment the lag; None if it is not known: before its first
-            response, without a stream that reads it, or after the end of the generation.
+            response, before a stream has read it, or after the end of the generation.
         """
         # A source need not have it; see `RecordSource`.
         read: Callable[[int], Mapping[TopicPartition, int | None]] | None = getattr(

@@ -233,7 +233,9 @@ RECORD_AGE: Final = Metric(
     opentelemetry="kgroup.record.age",
     kind=MetricKind.GAUGE,
     unit="s",
-    meaning="The time since a record was last handed out, or since the group was entered.",
+    meaning=(
+        "The time since a record was last handed out, or since the process first entered the group."
+    ),
     combine=min,
 )
 HEARTBEAT_AGE: Final = Metric(
