@@ -175,15 +175,20 @@ class GenerationRunner:
         """The generation's part of a `GroupStatus`; any thread may read it."""
         lease, generation = self.lifecycle.lease, self.generation
         owned = None if self.lifecycle.state is State.ENDED else generation
-        held = [] if generation is None else [one.held_for for one in generation.streams]
         return {
             "generation_id": self._membership.generation_id,
             "epoch": self._membership.epoch,
             "lease": max(0.0, lease.left),
             "heartbeat_age": max(0.0, lease.unconfirmed_for),
-            "batch_age": max(held, default=0.0),
+            "batch_age": self.batch_age,
             "lag": {} if owned is None else owned.lag(),
         }
+
+    @property
+    def batch_age(self) -> float:
+        """The longest time for which a handler has had its batch; any thread may read it."""
+        streams = () if self.generation is None else self.generation.streams
+        return max((one.held_for for one in streams), default=0.0)
 
     @property
     def unanswered(self) -> bool:

@@ -199,6 +199,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         # What has ended the manager, if no error of the group and nothing of the program's has.
         self._crash = ""
         self._changed = Notifier()
+        self._outlasted: GenerationRunner | None = None
+        """The last generation, until the next one begins or the group closes."""
         self._outlasting: Callable[[], Sequence[str]] = tuple
         """The names of the program's threads, or tasks of asyncio, that the last generation has
         left to run, or still runs; trio's own are not among them."""
@@ -467,9 +469,11 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         runner = self._runner
         blocked = None if self._probe is None else self._probe.blocked()
         phase, detail = self._phase(runner, loop_ended=self._probe is not None and blocked is None)
+        known: dict[str, Any] = {}
         if phase in (Phase.IDLE, Phase.DRAINING) and (names := self._outlasting()):
             phase, detail = Phase.DRAINING, f"still running: {short_list(names)}"
-        known: dict[str, Any] = {}
+            if (outlasted := self._outlasted) is not None:
+                known["batch_age"] = outlasted.batch_age
         now = self._runtime.clock.now()
         # What it was in when it was cancelled, or its loop failed, is no generation any more.
         if runner is not None and phase not in ENDED:
@@ -642,6 +646,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             if self._errors.tasks:
                 self._body.cancel()
             self._logins.cancel()
+            self._outlasted = None
             self._done.set()
             self._changed.notify()
 
@@ -703,11 +708,13 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     continue
                 # From here on the generation ends by its own drain and not by these scopes.
                 self._lifecycle, self._runner = runner.lifecycle, runner
+                self._outlasted = None
                 if self._closing is not None:  # either may come too late for the JoinGroup
                     self._lifecycle.close(End(Cause.CLOSED, self._closing))
                 elif joining.cancel_called:
                     self._lifecycle.end(self._subscription_end())
                 await member.run(runner, self._offer)
+                self._outlasted = runner
                 self._lifecycle = self._ready = self._runner = None
                 if self._closing is not None:
                     self._changed.notify()  # `next()` waits for this end

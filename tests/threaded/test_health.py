@@ -80,13 +80,21 @@ def test_names_of_threads_that_run_the_same_function(kafka: Kafka) -> None:
 
 
 def test_a_thread_that_outlasts_its_generation(kafka: Kafka) -> None:
-    """It is what the next generation waits for, and its name is in the status."""
+    """It is what the next generation waits for; its name and its batch's age are in the status."""
     here = Harness(kafka)
-    here.create(1)
-    goes_on = threading.Event()
+    here.create(1, 1)
+    has_batch, goes_on = threading.Event(), threading.Event()
+
+    def handle(generation: Generation) -> None:
+        for _ in generation.records():
+            has_batch.set()
+            goes_on.wait(SOON)
+
     with here.group(drain_timeout=0.2) as group:
         generation = group.next(SOON)
         generation.start(goes_on.wait, SOON)
+        generation.start(handle, generation)
+        wait(has_batch)
         generation.start(lambda: None)  # which returns, so that the generation ends
         generation.wait_ended(SOON)
         beside = threading.Thread(target=group.next, args=(SOON,))
@@ -94,6 +102,7 @@ def test_a_thread_that_outlasts_its_generation(kafka: Kafka) -> None:
         while (status := group.status()).phase is not Phase.DRAINING or not status.detail:
             goes_on.wait(0.01)
         assert f"still running: kgroup-{here.group_id}-Event.wait()" in status.detail
+        assert status.batch_age > 0
         assert not group.health(hanging_after=0.0).ready
         health = group.health(hanging_after=0.0, stuck_after=0.0)
         assert not health.live
