@@ -472,6 +472,8 @@ class Committed(Event):
 class CommitRefused(Event):
     """A commit was not confirmed: it was refused, was not sent, or got no answer.
 
+    One that is called only after the end of its generation raises, and is no event: the end is one.
+
     Attributes:
         offsets: the offsets that are not confirmed.
         reason: why; without an answer the commit may have been applied.

@@ -70,7 +70,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
             librdkafka.
         on_event: called with each event, in asyncio's loop; it must not block. Its exceptions end
             nothing: the first one is logged with its traceback. A ``kgroup.monitors.Monitor`` is
-            called in the background thread.
+            called in the background thread, and so are the functions in ``Monitors``.
 
     Raises:
         ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be

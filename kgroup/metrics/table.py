@@ -110,8 +110,8 @@ COMMIT: Final = Metric(
     unit="s",
     meaning=(
         "The time of a commit, from the request to its response. The outcome is committed; stale,"
-        " if the generation had ended; or refused, if it was refused"
-        " for another reason or got no answer."
+        " if the generation ended meanwhile; or refused, if it was refused for another reason or"
+        " got no answer."
     ),
     labels=("group", "outcome"),
     attributes={"messaging.operation.name": "commit", "messaging.operation.type": "settle"},
