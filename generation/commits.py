@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import MappingProxyType
@@ -223,20 +223,32 @@ class Committer:
             if restores:
                 self.late.forget(offsets)
         began = self._member.clock.now()
-        if await self._answers(producer, offsets):
+
+        def seconds() -> float:
+            return max(0.0, self._member.clock.now() - began)  # a program's clock may go back
+
+        if await self._answers(producer, offsets, seconds):
             self._positions.committed_in_transaction(offsets)
-            seconds = max(0.0, self._member.clock.now() - began)  # a program's clock may go back
-            self._member.emitter.emit(Committed, offsets=numbers(offsets), seconds=seconds)
+            self._member.emitter.emit(Committed, offsets=numbers(offsets), seconds=seconds())
             return
-        emit_refused(self._member.emitter, offsets, "the producer did not answer in time")
+        late = "the producer did not answer in time"
+        emit_refused(self._member.emitter, offsets, late, seconds=seconds())
         raise CommitUnknownError(
             f"{self._membership}: the producer did not add the offsets of"
             f" {', '.join(map(str, sorted(offsets)))} to its transaction in time; abort the"
             " transaction, close the producer, and make a new one with the same transactional.id"
         )
 
-    async def _answers(self, producer: Producer, offsets: CommitOffsets) -> bool:
-        """Hand offsets to a producer; False if it has not answered in time."""
+    async def _answers(
+        self, producer: Producer, offsets: CommitOffsets, seconds: Callable[[], float]
+    ) -> bool:
+        """Hand offsets to a producer; False if it has not answered in time.
+
+        Args:
+            producer: the producer.
+            offsets: the offsets.
+            seconds: the time since the call was made.
+        """
         try:
             with self._lifecycle.commit_scope() as scope:
                 await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
@@ -244,10 +256,10 @@ class Committer:
         except KafkaException as error:
             code = error.args[0].code()
             if code != KafkaError._TIMED_OUT:  # noqa: SLF001 # which comes as the scope ends
-                if (stale := self._refusal(error, offsets)) is not None:
+                if (stale := self._refusal(error, offsets, seconds())) is not None:
                     raise stale from error
                 reason = f"the producer failed ({describe_error(error.args[0])})"
-                emit_refused(self._member.emitter, offsets, reason)
+                emit_refused(self._member.emitter, offsets, reason, seconds=seconds())
                 if grant := to_grant(code):
                     error.add_note(grant)
                 raise
@@ -280,7 +292,7 @@ class Committer:
         )
 
     def _refusal(
-        self, error: KafkaException, offsets: CommitOffsets
+        self, error: KafkaException, offsets: CommitOffsets, seconds: float
     ) -> StaleGenerationError | None:
         """The end of the generation, if that is what the producer's failure says."""
         code = error.args[0].code()
@@ -288,7 +300,7 @@ class Committer:
         if not reaction.loses_generation:
             return None
         refusal = broker_error(Request.COMMIT, code, str(self._membership))
-        emit_refused(self._member.emitter, offsets, refusal.name, stale=True)
+        emit_refused(self._member.emitter, offsets, refusal.name, stale=True, seconds=seconds)
         end = self._lifecycle.end(
             End(reaction.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal)
         )

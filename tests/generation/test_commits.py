@@ -25,7 +25,7 @@ from kgroup.errors import (
     StaleGenerationError,
     UsageError,
 )
-from kgroup.events import Committed
+from kgroup.events import CommitRefused, Committed
 from kgroup.generation.commits import group_metadata
 from kgroup.testing.simulation.virtual_time import run_virtual
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
@@ -425,6 +425,8 @@ async def test_a_producer_that_has_not_answered_is_used_for_nothing_more(
         nursery.start_soon(time_passes)
         with pytest.raises(CommitUnknownError, match="close the producer, and make a new one"):
             await transact(fake, producer, p0=1)
+    (refused,) = [event for event in fake.emitter.events if isinstance(event, CommitRefused)]
+    assert refused.seconds == fake.commit_timeout
     answered.set()
     with pytest.raises(UsageError, match="make a new one with the same"):
         await transact(fake, producer, p1=1)
