@@ -149,6 +149,10 @@ class CoordinatorFound(Event):
         return f"the coordinator is broker {self.node_id} at {self.address}"
 
 
+FIRST_JOIN: Final = "the member has started"
+"""The reason of a member's first JoinGroup."""
+
+
 @attrs.frozen(kw_only=True)
 class Joining(Event):
     """The member is about to send a JoinGroup."""

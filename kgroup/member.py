@@ -43,6 +43,7 @@ from kgroup.errors import (
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import (
+    FIRST_JOIN,
     BackingOff,
     CoordinatorFound,
     GenerationEnded,
@@ -70,7 +71,6 @@ SEARCHES_PER_SECOND: Final = 1.0
 JOINED_BY: Final = 10.0
 """Seconds after a broker's first answer within which a member has usually joined. A leader has
 requested metadata by then, which brings the brokers too."""
-_FIRST: Final = "the member has started"
 _WITH_ID: Final = "the coordinator has given the member an id"
 _LOOP: Final = (
     "a generation ends when one of its tasks returns: did the task mean to loop over"
@@ -136,7 +136,7 @@ class Member:
         self._waits = self._context.new_backoff()
         self._short_lives = self._context.new_backoff()
         self._joins = RateLimit(JOINS_AT_ONCE, JOINS_PER_SECOND)
-        self._reason = _FIRST
+        self._reason = FIRST_JOIN
         self._startup: StartupLimit | None = None
         self._returned = 0
         """How many short generations in a row ended because a task returned."""

@@ -8,11 +8,11 @@ last `MOST_PARTS` parts are.
 
 Events name a member by its id only, which it has to give up when the coordinator no longer knows
 it. Its next JoinGroup is then without one, and is taken for that of the last member of the group
-that may have lost its id: because its generation was lost, or a JoinGroup or SyncGroup failed. A
-member whose JoinGroup only waits has its id: most new members come while others wait so. Of several
-members without an id, the last one has just been given one if it joins again with it, as such a
-response comes at once, and the first one if its JoinGroup is answered. Two members that are
-mistaken for each other swap the beginnings of their rebalances, and no rebalance is left out.
+that may have lost its id: because its generation was lost, or a JoinGroup or SyncGroup failed. The
+reason of a JoinGroup tells new members apart. Of several members without an id, the last one has
+just been given one if it joins again with it, as such a response comes at once, and the first one
+if its JoinGroup is answered. Two members that are mistaken for each other swap the beginnings of
+their rebalances, and no rebalance is left out.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from kgroup.events import (
+    FIRST_JOIN,
     Assigned,
     Event,
     GenerationDraining,
@@ -38,7 +39,7 @@ from kgroup.events import (
     RequestFailed,
 )
 from kgroup.monitors import Monitored
-from kgroup.status import ENDED
+from kgroup.status import ENDED, Phase
 
 PHASES: Final[dict[tuple[type[Event], type[Event]], str]] = {
     (GenerationDraining, GenerationEnded): "drain",
@@ -53,6 +54,8 @@ _MAY_LOSE_ID: Final = frozenset({"JoinGroup", "SyncGroup"})
 _Key: TypeAlias = tuple[str, str, int]
 """A group, a member's id, and a number if there is no id."""
 _EVENTS: Final = frozenset(kind for pair in PHASES for kind in pair)
+_SETTLED: Final = frozenset({Phase.RUNNING, Phase.UNSUBSCRIBED})
+"""The phases of a member that is in no rebalance."""
 _MOST: Final = 1000
 """So many rebalances are followed at once; a lost member's id may never come again."""
 MOST_PARTS: Final = 100
@@ -83,6 +86,7 @@ class _Rebalance:
         began: when it began.
         last: its last event.
         at: when that was.
+        is_first: whether it is a new member's, of which no JoinGroup was answered yet.
         id_in_doubt: whether the member may have to give up its id now.
         spans: its parts.
     """
@@ -90,6 +94,7 @@ class _Rebalance:
     began: float
     last: type[Event]
     at: float
+    is_first: bool
     id_in_doubt: bool = False
     spans: deque[RebalancePart] = attrs.field(factory=lambda: deque(maxlen=MOST_PARTS))
 
@@ -113,8 +118,8 @@ class RebalanceTimes:
         """A program has entered a group: what those of its id that have ended began is over.
 
         A member that closes without an id, before its first JoinGroup is answered for example, does
-        not say so by an event. What is more than one rebalance for each of the others is left over:
-        first what has no id, or may have lost it.
+        not say so by an event. What is more than one for each of the others that are in a rebalance
+        is left over: first what has no id, or may have lost it.
         """
         group_id, others = group.status().group_id, 0
         for known in self._groups.copy():
@@ -123,7 +128,7 @@ class RebalanceTimes:
             if status is None or status.phase in ENDED:
                 with suppress(ValueError):  # another thread was quicker
                     self._groups.remove(known)
-            elif status.group_id == group_id:
+            elif status.group_id == group_id and status.phase not in _SETTLED:
                 others += 1
         self._groups.append(weakref.ref(group))
         of_group = self._of(group_id)
@@ -146,7 +151,7 @@ class RebalanceTimes:
             if len(self._running) >= _MOST:
                 # The one that has waited longest for its next event.
                 self._running.pop(next(iter(self._running.copy())), None)
-            self._running[key] = _Rebalance(now, kind, now, _id_in_doubt(event))
+            self._running[key] = _Rebalance(now, kind, now, _is_first(event), _id_in_doubt(event))
             return []
         if (phase := PHASES.get((running.last, kind))) is not None:
             running.spans.append(RebalancePart(phase, running.at, now))
@@ -155,6 +160,7 @@ class RebalanceTimes:
         if kind is not running.last:  # of repeated ones the first counts
             running.last, running.at = kind, now
         running.id_in_doubt = _id_in_doubt(event)
+        running.is_first &= kind is Joining
         self._running[key] = running
         return []
 
@@ -193,8 +199,14 @@ class RebalanceTimes:
             found = nameless[::-1]
         else:  # a repeated JoinGroup, or the first one without the id that the member had
             found = [key for key in reversed(of_group) if of_group[key].id_in_doubt]
+            found = [key for key in found if of_group[key].is_first == _is_first(event)]
             found.sort(key=lambda key: key[1] != "")
         return self._running.pop(found[0], None) if found else None
+
+
+def _is_first(event: Event) -> bool:
+    """Whether it is the first join of a new member, or the same again."""
+    return isinstance(event, Joining) and event.reason == FIRST_JOIN
 
 
 def _id_in_doubt(event: Event) -> bool:

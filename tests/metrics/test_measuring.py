@@ -14,6 +14,7 @@ import pytest
 
 from kgroup.errors import LeaseExpiredError
 from kgroup.events import (
+    FIRST_JOIN,
     Assigned,
     BatchCancelled,
     BatchDone,
@@ -171,7 +172,7 @@ def test_a_group_that_is_entered_after_another_one(
 def test_a_group_that_is_entered_again_beside_another_one(member_id: str) -> None:
     """What the group that has ended began is over, and the rebalance of the other one goes on."""
     member = Member()
-    other, first = (Group(GroupStatus(group_id="g", phase=Phase.RUNNING)) for _ in range(2))
+    other, first = (Group(GroupStatus(group_id="g", phase=Phase.JOINING)) for _ in range(2))
     member.times.entered(other)
     member.times.entered(first)
     member.play(Joining, RequestFailed, member_id=member_id)
@@ -188,7 +189,7 @@ def test_a_group_that_is_entered_again_beside_another_one(member_id: str) -> Non
 def test_a_group_that_is_entered_beside_another_one() -> None:
     """The rebalance of a member that has not ended goes on, whatever else is entered."""
     member = Member()
-    group = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    group = Group(GroupStatus(group_id="g", phase=Phase.DRAINING))
     member.times.entered(group)
     member.play(GenerationEnded)
     for group_id in ("g", "h"):
@@ -253,6 +254,20 @@ def test_members_whose_first_join_waits() -> None:
     *_, new = member.play(Joined, Assigned, GenerationStarted, member_id="new")
     *_, own = member.play(Joined, Assigned, GenerationStarted)
     assert (new, own) == (("", 6), ("", 8))
+
+
+def test_the_first_join_of_another_member_beside_one_that_has_lost_its_id() -> None:
+    """Its reason says that it is the first, as often as it is repeated; the other one goes on."""
+    member = Member()
+    member.play(GenerationEnded, end=LOST)
+    member.play(Joining, RequestFailed, member_id="", reason=FIRST_JOIN)
+    member.play(Joining, member_id="", reason=FIRST_JOIN)
+    member.play(Joining, RequestFailed, member_id="refused")
+    member.play(Joining, member_id="", reason=FIRST_JOIN)
+    *_, new = member.play(Joined, Assigned, GenerationStarted, member_id="new")
+    member.play(Joining, member_id="")
+    *_, own = member.play(Joined, Assigned, GenerationStarted, member_id="own")
+    assert (new, own) == (("", 8), ("", 13))
 
 
 def test_the_first_join_of_another_member_while_a_join_waits() -> None:
