@@ -579,8 +579,16 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         elif runner.lifecycle.state is not State.RUNNING:
             phase = Phase.DRAINING
         else:
-            phase = Phase.RUNNING if runner.lifecycle.was_held else Phase.STARTING
+            phase, detail = self._phase_of_running(runner, detail)
         return phase, detail
+
+    def _phase_of_running(self, runner: GenerationRunner, detail: str) -> tuple[Phase, str]:
+        """What a member is doing whose generation runs, whether the program has it yet or not."""
+        if runner.lifecycle.was_held:
+            return Phase.RUNNING, detail
+        if self._waiting or not runner.handed_over:
+            return Phase.STARTING, detail
+        return Phase.IDLE, ""  # it is ready, and only the program is missing
 
     def _check_entered(self) -> AbstractAsyncContextManager[None]:
         if self._opened is None:

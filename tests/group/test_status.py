@@ -377,6 +377,19 @@ async def test_a_failure_is_not_why_a_program_that_wants_no_generation_has_none(
         await here.broker.start()
 
 
+async def test_a_generation_that_the_program_does_not_fetch(autojump_clock: MockClock) -> None:
+    """It has everything that it needs to start: the reason is that nobody waits for it."""
+    async with harness() as here, here.group() as group:
+        here.broker.slow(1.0, "offset_fetch")
+        with trio.move_on_after(0.5):
+            await group.next()
+        await trio.sleep(5)
+        assert group.status().phase is Phase.IDLE
+        assert "no generation yet: the program does not wait in next(), for 5" in reasons(group)
+        await group.next()
+        assert group.status().phase is Phase.RUNNING
+
+
 async def test_a_failure_that_is_over_is_not_the_detail_of_a_generation(
     autojump_clock: MockClock,
 ) -> None:
