@@ -175,10 +175,11 @@ def retrying_with(
         records = _Records(loop, handle, park, generation, progress, open_records, process)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            if not await records.processed(record):
+            done = await records.processed(record)
+            if (sought := sought_since(generation, batch)) is not None:
+                return sought  # a loop of the program's own commits it, as a worker does
+            if not done:
                 return message.offset()
-            if sought_since(generation, batch) is not None:
-                return None  # the rest of the batch lies elsewhere
             progress.next_offset = message.offset() + 1
             if generation.end is not None:
                 return progress.next_offset

@@ -581,6 +581,41 @@ async def test_a_topic_that_only_begins_like_the_pattern(autojump_clock: MockClo
         await serve(here, handle, 1, park=park)
 
 
+@pytest.mark.parametrize(("offset", "ends"), [(1, False), (1, True), (4, False), (4, True)])
+async def test_a_seek_in_a_loop_of_the_programs_own(
+    autojump_clock: MockClock, offset: int, ends: bool
+) -> None:
+    """What was sought is returned, so that the loop does not commit what was left of the batch."""
+    async with harness() as here:
+        await here.append(6)
+        left: list[int | None] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 2:
+                raise ValueError
+
+        process = kgroup.retrying(handle, backoff=1e4, backoff_max=1e4)
+
+        async def read(generation: Generation) -> None:
+            async for batch in generation.records(P0):
+                left.append(await process(generation, batch))
+                await generation.commit({P0: batch.next_offset if left[-1] is None else left[-1]})
+                return
+
+        async with here.group() as group:
+            generation = await group.next()
+            generation.start_soon(read, generation)
+            while not here.events_of(RecordFailed):  # noqa: ASYNC110 # in virtual time
+                await trio.sleep(0.1)
+            generation.seek(P0, offset)
+            if ends:
+                group.shutdown(promptly=True)
+            await generation.wait_ended()
+        assert left == [offset]
+        assert await here.committed() == {P0: offset}
+
+
 async def test_a_seek_past_a_dead_letter_that_cannot_be_written(autojump_clock: MockClock) -> None:
     """It is not written again from there, nor reported as parked; the partition goes on at once."""
     async with harness() as here:

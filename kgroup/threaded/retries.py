@@ -80,10 +80,11 @@ def retrying(
         open_records = open_records_of(generation)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            if not _processed(process, handle, generation, record, park, progress, open_records):
+            done = _processed(process, handle, generation, record, park, progress, open_records)
+            if (sought := sought_since(generation, batch)) is not None:
+                return sought  # a loop of the program's own commits it, as a worker does
+            if not done:
                 return message.offset()
-            if sought_since(generation, batch) is not None:
-                return None  # the rest of the batch lies elsewhere
             progress.next_offset = message.offset() + 1
             if generation.end is not None:
                 return progress.next_offset

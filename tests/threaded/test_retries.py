@@ -109,6 +109,35 @@ def test_a_seek_past_a_record_that_keeps_failing(kafka: Kafka) -> None:
 
 
 @once
+def test_a_seek_in_a_loop_of_the_programs_own(kafka: Kafka) -> None:
+    """What was sought is returned, so that the loop does not commit what was left of the batch."""
+    here = Harness(kafka)
+    produced(here)
+    left: list[int | None] = []
+    sought: list[int] = []
+
+    def handle(generation: Generation, message: Message) -> None:
+        if message.value() == SENT["value"]:
+            generation.seek(here.partition(0), 0)
+            sought.append(0)
+            raise ValueError("poison")
+
+    process = retrying(handle, backoff=1e4, backoff_max=1e4)
+
+    def read(generation: Generation) -> None:
+        for batch in generation.records():
+            left.append(process(generation, batch))
+            if sought:
+                group.shutdown(promptly=True)
+                return
+
+    with here.group() as group:
+        for generation in group:
+            read(generation)
+    assert left[-1:] == sought
+
+
+@once
 def test_a_seek_past_a_dead_letter_that_cannot_be_written(kafka: Kafka) -> None:
     """It is not written again from there, nor reported as parked; the partition goes on at once."""
     here = Harness(kafka)
