@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, final
 
@@ -35,6 +36,7 @@ from kgroup.generation.generation import (
     subscription_of,
 )
 from kgroup.generation.states import State
+from kgroup.generation.task_errors import refusing_stray_cancellations
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
     ATTEMPTS,
@@ -124,6 +126,16 @@ class Loop(Protocol):
         """Call a function in a thread; if the caller is cancelled, the thread is left alone."""
         ...
 
+    def refusing_stray_cancellations(
+        self, fn: Callable[..., object]
+    ) -> AbstractContextManager[None]:
+        """A block that awaits a function, and raises a UsageError for a stray cancellation.
+
+        Left to the worker's task, that error would come too late to say for which record it is, and
+        to commit what was processed before.
+        """
+        ...
+
 
 @final
 class _Trio:
@@ -142,6 +154,11 @@ class _Trio:
 
     async def in_thread(self, fn: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(fn, abandon_on_cancel=True, limiter=self._limiter)
+
+    def refusing_stray_cancellations(
+        self, fn: Callable[..., object]
+    ) -> AbstractContextManager[None]:
+        return refusing_stray_cancellations(fn)
 
 
 def retrying_with(
@@ -244,7 +261,7 @@ class _Records:
     async def _failure(self, record: RecordAttempts) -> Exception | None:
         """Make one attempt; return what the function raised, if another attempt can help."""
         try:
-            await _awaited(self.handle, self.handle(self.generation, record.message))
+            await self._awaited(self.handle, self.handle(self.generation, record.message))
         except Exception as error:
             if not is_retried(error):
                 raise
@@ -266,7 +283,7 @@ class _Records:
                 if not await self._written(park, record, attempts, failure):
                     return self.generation.end is None
             else:
-                await _awaited(park, park(record.message, failure))
+                await self._awaited(park, park(record.message, failure))
         self.generation.emit(record.parked(attempts, failure, topic))
         return True
 
@@ -289,8 +306,9 @@ class _Records:
     def _sought(self) -> bool:
         return sought_since(self.generation, self.progress.batch) is not None
 
-
-async def _awaited(fn: Callable[..., object], returned: Awaitable[object]) -> None:
-    if not inspect.isawaitable(returned):
-        raise UsageError(f"{name_of(fn)} is not an async function; {_PLAIN}")
-    check_result(fn, await returned, "await it in the function")
+    async def _awaited(self, fn: Callable[..., object], returned: Awaitable[object]) -> None:
+        if not inspect.isawaitable(returned):
+            raise UsageError(f"{name_of(fn)} is not an async function; {_PLAIN}")
+        with self.loop.refusing_stray_cancellations(fn):
+            result = await returned
+        check_result(fn, result, "await it in the function")

@@ -701,6 +701,32 @@ async def test_a_mistake_is_not_retried(autojump_clock: MockClock) -> None:
         assert here.events_of(RecordFailed) == []
 
 
+async def test_a_cancellation_that_was_kept(autojump_clock: MockClock) -> None:
+    """A function that raises it ends the worker: the note names the record, those before count."""
+    async with harness() as here:
+        await here.append(5)
+        kept: list[trio.Cancelled] = []
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await trio.sleep(1)
+            except trio.Cancelled as cancelled:
+                kept.append(cancelled)
+                raise
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 3:
+                raise kept[0]
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 5)
+        assert raised.group_contains(UsageError, match="handle raised trio.Cancelled")
+        (error,) = raised.value.exceptions
+        assert "for offsets 3 to 4 of topic-0" in error.__notes__[0]
+        assert await here.committed() == {P0: 3}
+
+
 async def test_another_library_s_calls_end_the_worker(autojump_clock: MockClock) -> None:
     """A handler that calls asyncio in trio is not retried, and parks no record."""
     async with harness() as here:

@@ -7,12 +7,14 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, TypeVar, final
 
 from kgroup.aio.generation import Generation, run_in_loop
+from kgroup.aio.tasks import refusing_stray_cancellations
 from kgroup.dead_letters import DeadLetters
+from kgroup.functions import name_of
 from kgroup.generation.generation import pause_retries
 from kgroup.interfaces import Batch, Message
 from kgroup.retries import Park, retrying_with
@@ -66,6 +68,11 @@ class _Asyncio:
         call = partial(contextvars.copy_context().run, _call, fn, result)
         threading.Thread(target=call, name="kgroup-park", daemon=True).start()
         return await asyncio.wrap_future(result)
+
+    def refusing_stray_cancellations(
+        self, fn: Callable[..., object]
+    ) -> AbstractContextManager[None]:
+        return refusing_stray_cancellations(name_of(fn))
 
 
 def _call(fn: Callable[[], T], result: Future[T]) -> None:

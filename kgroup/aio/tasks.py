@@ -24,7 +24,7 @@ import math
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar, final
@@ -228,16 +228,9 @@ class ProgramTask(Generic[T]):
                     raise UsageError(  # it ends the generation as the function's would
                         f"{self.name} is not an async function; tasks of kgroup.aio are"
                     )
-                try:
+                around = refusing_stray_cancellations(self.name) if self._alone else nullcontext()
+                with around:
                     self._result.append(await returned)
-                except asyncio.CancelledError as error:
-                    task = asyncio.current_task()
-                    if not self._alone or (task is not None and task.cancelling()):
-                        raise
-                    raise UsageError(
-                        f"{self.name} raised CancelledError, and nothing has cancelled it: a task"
-                        " or a future that it awaited was cancelled; catch that in the function"
-                    ) from error
         # Raised in the trio task. sys.exit() would stop asyncio's loop, and the others with it.
         except BaseException as error:
             if not is_program_error(error):
@@ -367,6 +360,28 @@ class ProgramTask(Generic[T]):
         if runs is not False:  # this task may have ended just before the loop was blocked
             tasks.loop_blocked = False
         return smooth and runs is True
+
+
+@contextmanager
+def refusing_stray_cancellations(name: str) -> Iterator[None]:
+    """A block that awaits a function of the program, out of which only real cancellations come.
+
+    Args:
+        name: the function's name.
+
+    Raises:
+        UsageError: the function raised a CancelledError, and nothing has cancelled its task.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise UsageError(
+            f"{name} raised CancelledError, and nothing has cancelled it: a task or a future that"
+            " it awaited was cancelled; catch that in the function"
+        ) from error
 
 
 def stack_of_task(task: asyncio.Task[Any] | None, thread: threading.Thread) -> str:

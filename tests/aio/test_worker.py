@@ -283,6 +283,29 @@ def test_a_worker_that_reads_its_dead_letters(kafka: Kafka) -> None:
     assert raised.group_contains(UsageError, match="would read its own dead letters")
 
 
+def test_a_future_that_was_cancelled(kafka: Kafka) -> None:
+    """A function that awaits it ends the worker: the note names the record, those before count."""
+    here = Here(kafka, 1, 5)
+
+    async def handle(_: aio.Generation, message: Message) -> None:
+        if message.offset() == 3:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+
+    async def main() -> None:
+        async with here.group() as group:
+            await aio.serve(group, aio.retrying(handle))
+
+    with pytest.raises(ExceptionGroup) as raised:
+        in_asyncio(main)
+    (error,) = raised.value.exceptions
+    assert isinstance(error, UsageError)
+    assert "handle raised CancelledError, and nothing has cancelled it" in str(error)
+    assert f"for offsets 3 to 4 of {here.harness.partition(0)}" in error.__notes__[0]
+    assert here.harness.committed() == 3
+
+
 def test_arguments_of_retrying(kafka: Kafka) -> None:
     """They are checked at once, as on trio; the result has the function's name."""
     with pytest.raises(ArgumentError, match="attempts"):
