@@ -417,6 +417,18 @@ async def test_a_change_that_a_coordinator_cannot_confirm(tmp_path: Path) -> Non
         )
 
 
+async def test_a_name_that_a_share_group_has(tmp_path: Path) -> None:
+    """Kafka's error for a commit to it reads as if there was no group of this name."""
+    async with cluster(tmp_path) as here:
+        assert isinstance(here.broker, EmbeddedCluster)
+        (node,) = here.broker.nodes.values()
+        node.inject("offset_commit", ErrorCode.GROUP_ID_NOT_FOUND)
+        given = ["--group", "sharers", "--new-group", "--topic", "orders", "--to", "0"]
+        result = await here.run("groups", "reset", *given, "--execute")
+    assert result.exit_code == 1
+    assert "a group of this name has no committed offsets of its own" in result.stdout
+
+
 async def test_records_that_are_printed_and_not_committed(tmp_path: Path) -> None:
     """The command fails, because the group reads them again."""
     async with cluster(tmp_path) as here:

@@ -88,7 +88,8 @@ class ConsumeOptions:
         group_id: the group to join; None to read without one.
         from_beginning: where partitions without a committed offset begin.
         positions: without a group, where each partition begins.
-        timeout: seconds within which the end of the command has its last answer.
+        timeout: seconds within which the end of the command has its last answer, and within which
+            a member has its first partition.
     """
 
     bootstrap_servers: str
@@ -139,6 +140,7 @@ class Reading:
         )
         self._warned = set[str]()
         self._assigned: set[TopicPartition] | None = None
+        self._assigned_at = time.monotonic()
         self._at_end = set[TopicPartition]()
         self._printed: dict[TopicPartition, int] = {}
         self._uncommitted = False
@@ -189,8 +191,15 @@ class Reading:
 
     @property
     def finished(self) -> bool:
-        """Whether the end of every assigned partition was reached."""
-        return self._assigned is not None and self._assigned <= self._at_end
+        """Whether the end of every assigned partition was reached.
+
+        A member without partitions may get some once others have revoked them, as in a group of the
+        new protocol. So it is at the end only if none has come within the time-out.
+        """
+        if self._assigned:
+            return self._assigned <= self._at_end
+        waited = time.monotonic() - self._assigned_at
+        return self._assigned is not None and waited >= self._source.timeout
 
     @property
     def uncommitted(self) -> bool:
@@ -273,7 +282,10 @@ class Reading:
     def _on_assign(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer
         self._assigned = {TopicPartition(one.topic, one.partition) for one in partitions}
+        self._assigned_at = time.monotonic()
         self._at_end &= self._assigned
+        if not self._assigned:
+            self._warn_once("no partition is assigned yet: the group's other members have them all")
 
     def _on_revoke(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer, partitions

@@ -64,6 +64,11 @@ _ADVICE: Final[Mapping[int, str]] = dict.fromkeys(
     " have ended",
 )
 """What an error means for an operator, where Kafka's name of it does not say so."""
+_NO_OFFSETS: Final = (
+    "GROUP_ID_NOT_FOUND: a group of this name has no committed offsets of its own, as a share group"
+    " has none; choose another name"
+)
+"""What that error of a commit means: one for a name that is free makes a group."""
 
 
 @final
@@ -257,7 +262,7 @@ class GroupCluster:
             TopicPartition(one.topic, one.partition): (
                 None
                 if one.error is None
-                else _refused(Refusal.of(one.error), "READ", topic=one.topic, group=group_id)
+                else _uncommitted(Refusal.of(one.error), one.topic, group_id)
             )
             for one in found.topic_partitions
         }
@@ -296,6 +301,12 @@ def _refused(refusal: Refusal, operation: str, *, topic: str = "", group: str = 
         group: the group that it is about.
     """
     return _ADVICE.get(refusal.code) or refusal.explained(operation, topic=topic, group=group)
+
+
+def _uncommitted(refusal: Refusal, topic: str, group_id: str) -> str:
+    if refusal.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return _NO_OFFSETS
+    return _refused(refusal, "READ", topic=topic, group=group_id)
 
 
 def _unless_error_passes(committed: Any) -> Any | Refusal:

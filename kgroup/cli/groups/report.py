@@ -80,7 +80,7 @@ def _print_group(console: Console, group: Group) -> None:
             *[member.group_instance_id or ""] * static,
             str(len(member.partitions)),
             ranges(member.partitions),
-            *[ranges(member.target or ()) if _moves(member) else ""] * moving,
+            *[_target(member)] * moving,
             *[short_list(member.topics or (), _cut)] * topics,
         ]
         for member in group.members
@@ -218,6 +218,11 @@ def group_as_json(group: Group) -> dict[str, Any]:
 def _cut(topic: str) -> str:
     """A name that a member has sent, which no broker has checked."""
     return topic if len(topic) <= LONGEST_TOPIC else f"{topic[:LONGEST_TOPIC]}..."
+
+
+def _target(member: GroupMember) -> str:
+    """The partitions that a member will own; empty if these are the ones that it owns."""
+    return (ranges(member.target or ()) or "nothing") if _moves(member) else ""
 
 
 def _moves(member: GroupMember) -> bool:

@@ -43,11 +43,13 @@ class Scripted:
         self.closed = False
         self.hangs: threading.Event | None = None
         self.closing_hangs: threading.Event | None = None
+        self.on_assign: Callable[[Any, Any], None] | None = None
         self.on_revoke: Callable[[Any, Any], None] | None = None
         self._outcomes = list(outcomes)
 
-    def subscribe(self, _: list[str], *, on_revoke: Any, **__: object) -> None:
+    def subscribe(self, _: list[str], *, on_assign: Any, on_revoke: Any, **__: object) -> None:
         """As a ``confluent_kafka.Consumer``."""
+        self.on_assign = on_assign
         self.on_revoke = on_revoke
 
     def consume(self, *_: object) -> list[object]:
@@ -181,3 +183,17 @@ def test_a_coordinator_that_hangs_after_the_last_commit(
     )
     assert not open_reading.uncommitted
     consumer.closing_hangs.set()
+
+
+def test_a_member_without_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, and is at the end only if it gets none within the time-out."""
+    consumer = Scripted()
+    opening, said = opened(monkeypatch, consumer, 3600)
+    with opening as open_reading:
+        finished = [open_reading.finished]
+        assert consumer.on_assign is not None
+        consumer.on_assign(consumer, [])
+        finished.append(open_reading.finished)
+        open_reading._assigned_at -= 3600
+        assert [*finished, open_reading.finished] == [False, False, True]
+    assert said == ["no partition is assigned yet: the group's other members have them all"]

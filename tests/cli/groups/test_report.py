@@ -1,0 +1,31 @@
+"""What ``kgroup groups`` prints for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.cli.groups.report import print_groups
+from kgroup.cli.groups.values import Group, GroupMember
+from kgroup.cli.tables import console
+from kgroup.types import TopicPartition
+
+
+def test_what_members_will_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """A member that will own nothing is told apart from one that keeps what it owns."""
+    one, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    members = tuple(
+        GroupMember(member_id=name, client_id="c", host="h", partitions=owned, target=target)
+        for name, owned, target in (
+            ("keeps", (one,), (one,)),
+            ("loses", (other,), ()),
+            ("gains", (), (other,)),
+        )
+    )
+    group = Group(group_id="g", state="Unknown", protocol="consumer", members=members)
+    print_groups(console(), [group])
+    cells = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert {line[2]: line[4:] for line in cells} == {
+        "keeps": ["orders", "0", "-"],
+        "loses": ["orders", "1", "nothing"],
+        "gains": ["-", "orders", "1"],
+    }
