@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import enum
 import json
+import math
+import re
+import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
@@ -19,6 +22,9 @@ __all__ = ["Format", "Record", "as_json", "as_text"]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL: Final = "(null)"
 _KEPT: Final = "\n\t"
+_MARK: Final = f"number {secrets.token_hex(16)} "
+"""Begins a string that stands for a number, until JSON is written; no record can contain it."""
+_NUMBER: Final = re.compile(f'"{_MARK}([-+.0-9eE]+)"')
 
 
 @final
@@ -86,7 +92,7 @@ def as_json(record: Record, key_format: Format, value_format: Format) -> str:
         ],
         **_field("value", record.value, value_format),
     }
-    return f"{json.dumps(line, allow_nan=False)}\n"
+    return f"{_with_numbers(json.dumps(line, allow_nan=False))}\n"
 
 
 def _field(name: str, value: bytes | None, shape: Format) -> Mapping[str, Any]:
@@ -115,7 +121,8 @@ def _pretty(value: bytes) -> str:
     parsed = _parsed(value)
     if parsed is None:
         return _text(value)
-    return _printable(json.dumps(parsed[0], indent=2, ensure_ascii=False))
+    shown = json.dumps(parsed[0], indent=2, ensure_ascii=False)
+    return _printable(_with_numbers(shown))
 
 
 _SHOWN: Final[Mapping[Format, Callable[[bytes], str]]] = {
@@ -133,13 +140,35 @@ def _decoded(value: bytes) -> str | None:
 
 
 def _parsed(value: bytes) -> tuple[Any] | None:
-    """What JSON means, in a tuple, because it may mean None; None for bytes that are no JSON."""
+    """What JSON means, in a tuple, because it may mean None; None for bytes that are no JSON.
+
+    Fractions are marked strings: a float may have fewer digits than the record.
+    """
     try:
-        parsed = json.loads(value.decode())
-        json.dumps(parsed, allow_nan=False)  # Python also reads NaN, and 1e999 as infinity
+        parsed = json.loads(value.decode(), object_pairs_hook=_unique, parse_float=_marked)
+        json.dumps(parsed, allow_nan=False)  # Python also reads NaN
     except (ValueError, RecursionError):
         return None
     return (parsed,)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; one in which a name occurs twice would lose a value."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return fields
+
+
+def _marked(number: str) -> str:
+    if not math.isfinite(float(number)):
+        raise ValueError("readers of JSON take it for infinity")
+    return f"{_MARK}{number}"
+
+
+def _with_numbers(line: str) -> str:
+    """JSON in which marked strings are numbers again, as the record has them."""
+    return _NUMBER.sub(r"\1", line)
 
 
 def _printable(text: str) -> str:

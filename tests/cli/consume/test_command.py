@@ -151,10 +151,9 @@ def test_a_member_that_joins(kafka: Kafka, topic: str, monkeypatch: pytest.Monke
         positions={},
         timeout=120,
     )
-    said: list[str] = []
     other = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
     try:
-        with reading.Reading(options, said.append) as first:
+        with reading.Reading(options, lambda _: None) as first:
             while not first.finished:
                 first.printed(first.next())
             assert committed(kafka, group, topic) == {0: None, 1: None}
@@ -165,7 +164,6 @@ def test_a_member_that_joins(kafka: Kafka, topic: str, monkeypatch: pytest.Monke
             assert committed(kafka, group, topic) == {0: RECORDS, 1: RECORDS}
     finally:
         other.close()
-    assert not said
 
 
 @once

@@ -43,6 +43,8 @@ def test_a_record_for_people() -> None:
         (b"1e999", Format.JSON, "1e999"),
         (b"[" * 100_000, Format.JSON, "[" * 100_000),
         (b'"\\ud800"', Format.JSON, '"\\ud800"'),
+        (b"[12345678901234567.89, 1E5]", Format.JSON, "[\n  12345678901234567.89,\n  1E5\n]"),
+        (b'{"a": 1, "a": 2}', Format.JSON, '{"a": 1, "a": 2}'),
     ],
 )
 def test_values_for_people(value: bytes | None, shape: Format, shown: str) -> None:
@@ -75,6 +77,12 @@ def test_values_for_programs(value: bytes | None, shape: Format, field: dict[str
         "headers": [{"name": "h", "value_hex": "ff"}],
         **field,
     }
+
+
+def test_numbers_for_programs() -> None:
+    """They have all digits of the record, with which some programs compute."""
+    line = as_json(record(b'{"b": [-0.10, 12345678901234567.89]}'), Format.TEXT, Format.JSON)
+    assert line.endswith('"value_json": {"b": [-0.10, 12345678901234567.89]}}\n')
 
 
 @pytest.mark.parametrize("shape", Format)
