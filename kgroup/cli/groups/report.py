@@ -153,10 +153,11 @@ def print_changes(
 ) -> None:
     """Print what a reset will do, or what it has done."""
     what = "reset" if executed else "plan; nothing has changed, --execute resets the offsets"
-    if all(one.target is None for one in changes):
+    planned = sum(one.target is not None for one in changes)
+    if not planned:
         what = "nothing to set; all partitions stay as they are"
     elif faults:
-        what = f"not confirmed for {len(faults)} of {len(changes)} partitions"
+        what = f"not confirmed for {len(faults)} of {planned} partitions"
     console.print(plain(f"Group {group_id}: {what}"), markup=False)
     noted = any(one.note or one.partition in faults for one in changes)
     rows = (

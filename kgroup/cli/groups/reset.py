@@ -39,11 +39,6 @@ class Change:
             return None
         return self.target - self.committed
 
-    @property
-    def effective(self) -> bool:
-        """Whether there is anything to commit."""
-        return self.target is not None and self.target != self.committed
-
     def as_json(self) -> dict[str, Any]:
         """The change as an object of JSON."""
         return {

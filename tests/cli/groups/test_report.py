@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.cli.groups.report import print_groups
+from kgroup.cli.groups.report import print_changes, print_groups
+from kgroup.cli.groups.reset import Change
 from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.cli.tables import console
 from kgroup.types import TopicPartition
@@ -29,3 +30,14 @@ def test_what_members_will_own(capsys: pytest.CaptureFixture[str]) -> None:
         "loses": ["orders", "1", "nothing"],
         "gains": ["-", "orders", "1"],
     }
+
+
+def test_a_reset_that_is_not_confirmed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first line counts the partitions that were to be set, and not those that stay."""
+    one, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    changes = [
+        Change(partition=one, committed=4, target=10),
+        Change(partition=other, committed=4, target=None, note="stays: there is no such partition"),
+    ]
+    print_changes(console(), "g", changes, {one: "no answer"}, executed=True)
+    assert capsys.readouterr().out.startswith("Group g: not confirmed for 1 of 1 partitions\n")
