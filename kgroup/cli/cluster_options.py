@@ -14,11 +14,12 @@ from typing import Any, Final
 import click
 
 from kgroup import bounds
+from kgroup.bounds import Bound
 from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.options import Number, cluster_of, config_option, one_line, servers
 from kgroup.cli.signals import ended_by_signals
 from kgroup.errors import KgroupError, short_repr
-from kgroup.types import IsolationLevel
+from kgroup.types import IsolationLevel, text_fault
 
 __all__ = [
     "LIVE",
@@ -35,6 +36,12 @@ LIVE: Final = bounds.seconds(0.1, 3600)
 """Seconds between two refreshes."""
 _DEFAULT_TIMEOUT: Final = 10.0
 _NAME: Final = bounds.text()
+_EXISTING: Final = Bound(
+    lambda value: bool(value) and "\0" not in value and text_fault(value) is None,
+    "it must have 1 to 32767 bytes in UTF-8, and no NUL",
+)
+"""A name that a group may have which other programs have made; a blank one is a mistake of theirs,
+and has to be found and deleted."""
 
 
 def clustered(command: Callable[..., None]) -> Callable[..., None]:
@@ -113,11 +120,13 @@ def text(context: click.Context, option: click.Parameter, value: str | None) -> 
 def group_ids(
     context: click.Context, option: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """A callback for names of groups: check each, and leave out repetitions.
+    """A callback for names of groups that exist: check each, and leave out repetitions.
 
     Raises:
-        BadParameter: as ``text``.
+        BadParameter: one is empty, too long or no text.
     """
+    del context, option
     for value in values:
-        text(context, option, value)
+        if not _EXISTING.holds(value):
+            raise click.BadParameter(f"{short_repr(value)} is refused: {_EXISTING.allowed}")
     return tuple(dict.fromkeys(values))
