@@ -351,11 +351,12 @@ class Member:
         INVARIANT: after such a commit, its member id never continues in its generation.
         """
         reason = "a commit of the last generation may not have arrived, and must not arrive later"
-        with trio.move_on_after(self._config.close_timeout):
-            await self.leave(reason)
         # Even if the leave was not answered, the JoinGroup that follows makes the group rebalance.
         # A static member does not leave: its next JoinGroup replaces the member id of its instance
         # (KIP-345).
+        if self._config.group_instance_id is None:
+            with trio.move_on_after(self._config.close_timeout):
+                await self.leave(reason)
         self._member_id = ""
         self._reason = reason
         self._previous = self._previous.lost()

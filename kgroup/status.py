@@ -182,6 +182,8 @@ class StatusRecorder:
                     self.failure = ""
             case Joining() | Joined():
                 self.joined = isinstance(event, Joined)
+                if self.joined:
+                    self.leave_unconfirmed = False  # it is a member again, by another id perhaps
             case Left():
                 self.leave_unconfirmed = not event.notified
         # Before the hand-over only kgroup's own work can be cut short: there are no functions yet.

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from trio.testing import MockClock
 
 from kgroup.errors import CommitUnknownError, GroupClosedError
-from kgroup.events import CommitsRestored
+from kgroup.events import CommitsRestored, Left
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from tests.group.harness import P0, Harness, harness
@@ -112,6 +112,23 @@ async def test_only_an_unanswered_commit_costs_the_member_id(
             assert same is (commit is commit_answered)
             if same:
                 assert second.generation_id == first.generation_id
+            # A static member does not leave for it; it is a member all the time.
+            left = [event.notified for event in here.events_of(Left)]
+            assert left == [True] * (not same and instance_id is None)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_new_member_id_after_a_leave_without_an_answer(autojump_clock: MockClock) -> None:
+    """The member is one again, so its status does not say that its leave is not confirmed."""
+    async with harness(2) as here, trio.open_nursery() as nursery:
+        async with here.group(**PROMPT) as group:
+            first = await join_as_follower(here, nursery, group)
+            await give_the_identity(here, first)
+            here.broker.slow(60.0, "leave_group", times=1)
+            first.start_soon(trio.lowlevel.checkpoint)  # whose return ends the generation
+            await group.next()
+            assert [event.notified for event in here.events_of(Left)] == [False]
+            assert not group.status().leave_unconfirmed
         nursery.cancel_scope.cancel()
 
 
