@@ -403,7 +403,8 @@ class AdminConnection:
 
         Each thing has its own outcome. One that got no answer, or an error that passes, may have
         been changed all the same, and its `Refusal` says so: a coordinator whose replicas do not
-        confirm a write in time has written it.
+        confirm a write in time has written it. If so, another attempt may be refused because of
+        that, as a group is not found that was deleted.
 
         Args:
             send: as for `each`.
@@ -414,13 +415,22 @@ class AdminConnection:
         Raises:
             ClusterError: the login was refused.
         """
-        found: dict[K, T | Refusal] = self._each(send, keys, again=False, read=read)
+        attempts: list[Collection[K]] = []
+
+        def send_noted(
+            client: AdminClient, left: Collection[K], limit: float
+        ) -> Mapping[K, Future[T]]:
+            attempts.append(left)
+            return send(client, left, limit)
+
+        found: dict[K, T | Refusal] = self._each(send_noted, keys, again=False, read=read)
+        repeated = {key for left in attempts[1:] for key in left}
         reason = ""
         for key, answer in found.items():
             if unanswered(answer):
                 reason = reason or str(self._no_answer(answer))
                 found[key] = attrs.evolve(answer, text=reason, outcome=outcome)
-            elif passes(answer):
+            elif isinstance(answer, Refusal) and (key in repeated or passes(answer)):
                 found[key] = attrs.evolve(answer, outcome=outcome)
         return found
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 import pytest
@@ -27,6 +27,7 @@ from kgroup.broker import (
 )
 from kgroup.cli import main
 from kgroup.cli.admin_client import ClusterError, client_settings
+from kgroup.cli.groups.coordinator_request import CoordinatorRequest
 from kgroup.error_codes import ErrorCode
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
@@ -350,6 +351,33 @@ async def test_a_coordinator_that_hangs_is_waited_for_once(tmp_path: Path) -> No
     ]
 
 
+async def test_a_coordinator_that_loads_one_group_hides_no_other(tmp_path: Path) -> None:
+    """It has answered, so the lags of its other groups are fetched, and none is called silent."""
+    async with cluster(tmp_path) as here:
+        assert isinstance(here.broker, EmbeddedCluster)
+        given = ["--topic", "orders", "--to", "0", "--new-group", "--execute"]
+        assert (await here.run("groups", "reset", "--group", "another", *given)).exit_code == 0
+        (node,) = here.broker.nodes.values()
+        loading = node.inject("offset_fetch", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+        sent = CoordinatorRequest.send
+
+        def send(request: CoordinatorRequest[Any], servers: str, group: str, *rest: Any) -> Any:
+            if group != "another":
+                loading.cancel()
+            return sent(request, servers, group, *rest)
+
+        servers = here.broker.bootstrap_servers
+        lag = ["groups", "lag", "--bootstrap-servers", servers, "--timeout=8", "--json"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(CoordinatorRequest, "send", send)
+            result = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, lag))
+    assert result.exit_code == 0, (result.output, result.exception)
+    found = json.loads(result.stdout)
+    assert [one["group_id"] for one in found["groups"]] == ["seen"]
+    (error,) = found["errors"]
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in error
+
+
 async def test_no_group_that_is_seen_is_no_group_at_all(tmp_path: Path) -> None:
     """Where a broker has not answered, the command does not say that there are no groups."""
     async with serve_cluster(2) as broker:
@@ -415,6 +443,23 @@ async def test_a_change_that_a_coordinator_cannot_confirm(tmp_path: Path) -> Non
             "Group seen: COORDINATOR_NOT_AVAILABLE; the group may have been deleted: see `kgroup"
             " groups list`\n"
         )
+
+
+async def test_a_change_that_is_found_made_when_it_is_repeated(tmp_path: Path) -> None:
+    """A group is not found then, because the first attempt has deleted it: the output says so."""
+    async with cluster(tmp_path) as here:
+        assert isinstance(here.broker, EmbeddedCluster)
+        (node,) = here.broker.nodes.values()
+        node.inject("delete_groups", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        node.inject("delete_groups", ErrorCode.GROUP_ID_NOT_FOUND)
+        result = await here.run("groups", "delete", "--group", "seen")
+        assert result.exit_code == 1
+        assert result.stdout == (
+            "Group seen: GROUP_ID_NOT_FOUND; the group may have been deleted: see `kgroup groups"
+            " list`\n"
+        )
+        unknown = await here.run("groups", "delete", "--group", "unknown")
+        assert "may have been deleted" not in unknown.output
 
 
 async def test_a_name_that_a_share_group_has(tmp_path: Path) -> None:

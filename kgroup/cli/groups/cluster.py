@@ -237,7 +237,7 @@ class GroupCluster:
 
         Returns:
             for each partition None, or why it was not confirmed: a commit that got no answer, or an
-            error that passes, may have been applied.
+            error that passes, may have been applied, also if another attempt was refused.
 
         Raises:
             ClusterError: the group refuses all of it.
@@ -300,7 +300,9 @@ def _refused(refusal: Refusal, operation: str, *, topic: str = "", group: str = 
         topic: the topic that it is about.
         group: the group that it is about.
     """
-    return _ADVICE.get(refusal.code) or refusal.explained(operation, topic=topic, group=group)
+    if (advice := _ADVICE.get(refusal.code)) is not None:
+        return f"{advice}; {refusal.outcome}" if refusal.outcome else advice
+    return refusal.explained(operation, topic=topic, group=group)
 
 
 def _uncommitted(refusal: Refusal, topic: str, group_id: str) -> str:

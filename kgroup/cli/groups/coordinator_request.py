@@ -69,8 +69,8 @@ class CoordinatorRequest(Generic[T]):
             timeout: seconds for all of it.
 
         Raises:
-            NoAnswerError: it is not answered in time.
-            ClusterError: it is refused.
+            NoAnswerError: it is not answered in time, not even by an error that passes.
+            ClusterError: it is refused, or such an error has not passed in time.
         """
         # Kafka allows groups with blank names, in which GroupConfig lets no member join.
         config = GroupConfig(
@@ -83,11 +83,13 @@ class CoordinatorRequest(Generic[T]):
         failure = f"{self.subject} of group {group_id!r} cannot be fetched"
 
         async def within_timeout() -> T:
-            reasons: list[str] = []
+            failures: list[KgroupError] = []
             with trio.move_on_after(timeout):
-                return await self.send_from(config, group_id, default_runtime(), reasons.append)
-            reason = f": {reasons[-1]}" if reasons else ""
-            raise NoAnswerError(f"{failure} within {timeout:g} s{reason}")
+                return await self.send_from(config, group_id, default_runtime(), failures.append)
+            reason = f": {one_line(failures[-1])}" if failures else ""
+            answered = any(isinstance(one, BrokerError) for one in failures)
+            kind = ClusterError if answered else NoAnswerError
+            raise kind(f"{failure} within {timeout:g} s{reason}")
 
         try:
             return run_whole(within_timeout)
@@ -99,7 +101,7 @@ class CoordinatorRequest(Generic[T]):
         config: GroupConfig,
         group_id: str,
         runtime: Runtime,
-        failed: Callable[[str], None],
+        failed: Callable[[KgroupError], None],
     ) -> T:
         """The same in an event loop, without a time limit.
 
@@ -119,7 +121,7 @@ class CoordinatorRequest(Generic[T]):
 
         def report(request: Request, error: KgroupError, reaction: Reaction) -> None:
             del request, reaction
-            failed(one_line(error))
+            failed(error)
 
         coordinator: list[BrokerAddress] = []
 

@@ -170,7 +170,8 @@ def fetch_lags(
             found.append((group, cluster.committed(group.group_id)))
         except ClusterError as error:
             faults.append(f"group {group.group_id!r}: {error}")
-            if isinstance(error, NoAnswerError):
+            # A coordinator that answers, and is loading one group's offsets, may have the others'.
+            if isinstance(error, NoAnswerError) and group.coordinator:
                 silent.add(group.coordinator)
     topics = cluster.connection.topics()
     read = [partitions_to_read({*committed, *group.owners}, topics) for group, committed in found]
