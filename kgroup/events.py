@@ -151,6 +151,10 @@ class CoordinatorFound(Event):
 
 FIRST_JOIN: Final = "the member has started"
 """The reason of a member's first JoinGroup."""
+NEW_ID_JOIN: Final = (
+    "a commit of the last generation may not have arrived, and must not arrive later"
+)
+"""The reason of a JoinGroup by which a member changes its id, and of its leave before that."""
 
 
 @attrs.frozen(kw_only=True)

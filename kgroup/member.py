@@ -44,6 +44,7 @@ from kgroup.errors import (
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import (
     FIRST_JOIN,
+    NEW_ID_JOIN,
     BackingOff,
     CoordinatorFound,
     GenerationEnded,
@@ -350,15 +351,14 @@ class Member:
 
         INVARIANT: after such a commit, its member id never continues in its generation.
         """
-        reason = "a commit of the last generation may not have arrived, and must not arrive later"
         # Even if the leave was not answered, the JoinGroup that follows makes the group rebalance.
         # A static member does not leave: its next JoinGroup replaces the member id of its instance
         # (KIP-345).
         if self._config.group_instance_id is None:
             with trio.move_on_after(self._config.close_timeout):
-                await self.leave(reason)
+                await self.leave(NEW_ID_JOIN)
         self._member_id = ""
-        self._reason = reason
+        self._reason = NEW_ID_JOIN
         self._previous = self._previous.lost()
 
     async def _join(self) -> CompletedJoin:

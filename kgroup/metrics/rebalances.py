@@ -9,10 +9,10 @@ last `MOST_PARTS` parts are.
 Events name a member by its id only, which it has to give up when the coordinator no longer knows
 it. Its next JoinGroup is then without one, and is taken for that of the last member of the group
 that may have lost its id: because its generation was lost, or a JoinGroup or SyncGroup failed. The
-reason of a JoinGroup tells new members apart. Of several members without an id, the last one has
-just been given one if it joins again with it, as such a response comes at once, and the first one
-if its JoinGroup is answered. Two members that are mistaken for each other swap the beginnings of
-their rebalances, and no rebalance is left out.
+reason of a JoinGroup tells new members apart, and those that change their ids themselves. Of
+several members without an id, the last one has just been given one if it joins again with it, as
+such a response comes at once, and the first one if its JoinGroup is answered. Two members that are
+mistaken for each other swap the beginnings of their rebalances, and no rebalance is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import attrs
 
 from kgroup.events import (
     FIRST_JOIN,
+    NEW_ID_JOIN,
     Assigned,
     Event,
     GenerationDraining,
@@ -172,6 +173,8 @@ class RebalanceTimes:
     def _take_other(self, event: Event) -> None:
         """Take an event that neither begins nor ends a part of a rebalance."""
         if isinstance(event, Left):
+            if event.reason.startswith(NEW_ID_JOIN):
+                return  # the rebalance goes on: the next JoinGroup is without an id
             self._running.pop(self._key(event), None)
         elif isinstance(event, RequestFailed) and event.request in _MAY_LOSE_ID:
             found = [
@@ -201,6 +204,13 @@ class RebalanceTimes:
             found = [key for key in reversed(of_group) if of_group[key].id_in_doubt]
             found = [key for key in found if of_group[key].is_first == _is_first(event)]
             found.sort(key=lambda key: key[1] != "")
+            if isinstance(event, Joining) and event.reason == NEW_ID_JOIN:
+                # A JoinGroup of the member was answered, and no event says so.
+                found += [
+                    key
+                    for key in reversed(of_group)
+                    if key[1] and of_group[key].last is Joining and key not in found
+                ]
         return self._running.pop(found[0], None) if found else None
 
 

@@ -15,6 +15,7 @@ import pytest
 from kgroup.errors import LeaseExpiredError
 from kgroup.events import (
     FIRST_JOIN,
+    NEW_ID_JOIN,
     Assigned,
     BatchCancelled,
     BatchDone,
@@ -234,6 +235,18 @@ def test_a_member_whose_id_is_refused_by_the_join() -> None:
     member.play(Joining, member_id="")
     *_, whole = member.play(Joined, Assigned, GenerationStarted, member_id="new")
     assert whole == ("", 7)
+
+
+@pytest.mark.parametrize("leave", [[], [Left]])
+def test_a_member_that_changes_its_id(leave: list[type[Event]]) -> None:
+    """It leaves for that, unless it is static; the rebalance is one, and nothing is left of it."""
+    member = Member()
+    member.play(GenerationDraining, GenerationEnded, Joining)
+    member.play(*leave, reason=NEW_ID_JOIN)
+    member.play(Joining, member_id="", reason=NEW_ID_JOIN)
+    drain, *_, whole = member.play(Joined, Assigned, GenerationStarted, member_id="new")
+    assert (drain, whole) == (("drain", 1), ("", 6 + len(leave)))
+    assert not member.times._running
 
 
 def test_the_first_join_of_another_member() -> None:
