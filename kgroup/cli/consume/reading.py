@@ -191,11 +191,13 @@ class Reading:
 
     @property
     def finished(self) -> bool:
-        """Whether the end of every assigned partition was reached.
+        """Whether the end of every assigned partition was reached, and nothing has failed.
 
         A member without partitions may get some once others have revoked them, as in a group of the
         new protocol. So it is at the end only if none has come within the time-out.
         """
+        if self._failure is not None:
+            return False  # the next call of `next` raises it
         if self._assigned:
             return self._assigned <= self._at_end
         waited = time.monotonic() - self._assigned_at

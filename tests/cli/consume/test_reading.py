@@ -6,9 +6,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
 
+from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.consume import reading
 from kgroup.cli.consume.formats import Record
 from kgroup.cli.consume.reading import ConsumeOptions, Reading
@@ -36,6 +39,7 @@ class Scripted:
         closed: whether it was closed.
         hangs: what a commit waits for, if it is to hang.
         closing_hangs: what closing waits for, if it is to hang.
+        messages: what the next call returns.
     """
 
     def __init__(self, *outcomes: Exception | None) -> None:
@@ -45,6 +49,7 @@ class Scripted:
         self.closing_hangs: threading.Event | None = None
         self.on_assign: Callable[[Any, Any], None] | None = None
         self.on_revoke: Callable[[Any, Any], None] | None = None
+        self.messages: list[object] = []
         self._outcomes = list(outcomes)
 
     def subscribe(self, _: list[str], *, on_assign: Any, on_revoke: Any, **__: object) -> None:
@@ -53,8 +58,9 @@ class Scripted:
         self.on_revoke = on_revoke
 
     def consume(self, *_: object) -> list[object]:
-        """As a ``confluent_kafka.Consumer``; there is no record."""
-        return []
+        """As a ``confluent_kafka.Consumer``; there is no record, unless the test gives some."""
+        found, self.messages = self.messages, []
+        return found
 
     def commit(self, *, offsets: list[Any], asynchronous: bool) -> list[Any]:
         """As a ``confluent_kafka.Consumer``."""
@@ -183,6 +189,61 @@ def test_a_coordinator_that_hangs_after_the_last_commit(
     )
     assert not open_reading.uncommitted
     consumer.closing_hangs.set()
+
+
+@attrs.frozen
+class Received:
+    """A message of librdkafka, as much of it as is used."""
+
+    place: int
+    failure: KafkaError | None = None
+
+    def error(self) -> KafkaError | None:
+        """As a ``confluent_kafka.Message``."""
+        return self.failure
+
+    def topic(self) -> str:
+        """As a ``confluent_kafka.Message``."""
+        return "orders"
+
+    def partition(self) -> int:
+        """As a ``confluent_kafka.Message``."""
+        return 0
+
+    def offset(self) -> int:
+        """As a ``confluent_kafka.Message``."""
+        return self.place
+
+    def timestamp(self) -> tuple[int, int]:
+        """As a ``confluent_kafka.Message``."""
+        return TIMESTAMP_NOT_AVAILABLE, -1
+
+    def key(self) -> None:
+        """As a ``confluent_kafka.Message``."""
+
+    def value(self) -> None:
+        """As a ``confluent_kafka.Message``."""
+
+    def headers(self) -> None:
+        """As a ``confluent_kafka.Message``."""
+
+
+def test_a_failure_behind_the_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reading is not finished before it has raised it, also if each end was reached."""
+    consumer = Scripted()
+    opening, _ = opened(monkeypatch, consumer, 60)
+    with opening as open_reading:
+        assert consumer.on_assign is not None
+        consumer.on_assign(consumer, [Position("orders", 0)])
+        consumer.messages = [
+            Received(4),
+            Received(5, KafkaError(KafkaError._PARTITION_EOF)),
+            Received(5, KafkaError(KafkaError._BAD_MSG)),
+        ]
+        assert [one.offset for one in open_reading.next()] == [4]
+        assert not open_reading.finished
+        with pytest.raises(ClusterError, match="orders-0 at offset 5 cannot be read"):
+            open_reading.next()
 
 
 def test_a_member_without_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
