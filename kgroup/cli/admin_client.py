@@ -465,12 +465,16 @@ class AdminConnection:
                 sent = send(self._client, left, limit)
             except KafkaException as error:
                 raise ClusterError(one_line_of(error.args[0])) from error
+            late = False
             for key, future in sent.items():
                 answer = self._wait(future, until)
-                found[key] = answer if isinstance(answer, Refusal) else read(answer)
+                late |= _timed_out(answer)
+                # The last attempt has only what is left of the time: the answer before it counts.
+                if not (_timed_out(answer) and passes(found.get(key))):
+                    found[key] = answer if isinstance(answer, Refusal) else read(answer)
             left = [key for key in left if passes(found[key]) or (first and unanswered(found[key]))]
             first = False
-            if any(_timed_out(found[key]) for key in sent):
+            if late:
                 self.connect_again()
             if time.monotonic() + _RETRY_PAUSE > deadline:
                 break

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import trio
 import trustme
 from click.testing import CliRunner, Result
+from confluent_kafka import KafkaError
 
 from kgroup.broker import (
     Acl,
@@ -26,7 +28,7 @@ from kgroup.broker import (
     serve_cluster,
 )
 from kgroup.cli import main
-from kgroup.cli.admin_client import ClusterError, client_settings
+from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, client_settings
 from kgroup.cli.groups.coordinator_request import CoordinatorRequest
 from kgroup.error_codes import ErrorCode
 from kgroup.security.credentials import Credentials, Token
@@ -443,6 +445,25 @@ async def test_a_change_that_a_coordinator_cannot_confirm(tmp_path: Path) -> Non
             "Group seen: COORDINATOR_NOT_AVAILABLE; the group may have been deleted: see `kgroup"
             " groups list`\n"
         )
+
+
+async def test_an_attempt_that_has_too_little_time(tmp_path: Path) -> None:
+    """The error is what the coordinator has answered before, and not that it has not answered."""
+    refused = Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves")
+    late = Refusal(KafkaError._TIMED_OUT, "no answer")
+    answers = iter([refused])
+
+    def change(servers: str) -> object:
+        connection = AdminConnection(servers, Security(), 1.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AdminConnection, "_wait", lambda *_: next(answers, late))
+            return connection.change(
+                lambda _, keys, __: {one: Future[None]() for one in keys}, ["g"], "it may be made"
+            )
+
+    async with cluster(tmp_path) as here:
+        found = await trio.to_thread.run_sync(change, here.broker.bootstrap_servers)
+    assert found == {"g": attrs.evolve(refused, outcome="it may be made")}
 
 
 async def test_a_change_that_is_found_made_when_it_is_repeated(tmp_path: Path) -> None:
