@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import MappingProxyType
@@ -223,31 +223,29 @@ class Committer:
             if restores:
                 self.late.forget(offsets)
         began = self._member.clock.now()
-
-        def seconds() -> float:
-            return max(0.0, self._member.clock.now() - began)  # a program's clock may go back
-
-        if await self._answers(producer, offsets, seconds):
+        if await self._answers(producer, offsets, began):
             self._positions.committed_in_transaction(offsets)
-            self._member.emitter.emit(Committed, offsets=numbers(offsets), seconds=seconds())
+            seconds = self._seconds_since(began)
+            self._member.emitter.emit(Committed, offsets=numbers(offsets), seconds=seconds)
             return
         late = "the producer did not answer in time"
-        emit_refused(self._member.emitter, offsets, late, seconds=seconds())
+        emit_refused(self._member.emitter, offsets, late, seconds=self._seconds_since(began))
         raise CommitUnknownError(
             f"{self._membership}: the producer did not add the offsets of"
             f" {', '.join(map(str, sorted(offsets)))} to its transaction in time; abort the"
             " transaction, close the producer, and make a new one with the same transactional.id"
         )
 
-    async def _answers(
-        self, producer: Producer, offsets: CommitOffsets, seconds: Callable[[], float]
-    ) -> bool:
+    def _seconds_since(self, began: float) -> float:
+        return max(0.0, self._member.clock.now() - began)  # a program's clock may go back
+
+    async def _answers(self, producer: Producer, offsets: CommitOffsets, began: float) -> bool:
         """Hand offsets to a producer; False if it has not answered in time.
 
         Args:
             producer: the producer.
             offsets: the offsets.
-            seconds: the time since the call was made.
+            began: when the call was made, by the member's clock.
         """
         try:
             with self._lifecycle.commit_scope() as scope:
@@ -256,10 +254,11 @@ class Committer:
         except KafkaException as error:
             code = error.args[0].code()
             if code != KafkaError._TIMED_OUT:  # noqa: SLF001 # which comes as the scope ends
-                if (stale := self._refusal(error, offsets, seconds())) is not None:
+                seconds = self._seconds_since(began)
+                if (stale := self._refusal(error, offsets, seconds)) is not None:
                     raise stale from error
                 reason = f"the producer failed ({describe_error(error.args[0])})"
-                emit_refused(self._member.emitter, offsets, reason, seconds=seconds())
+                emit_refused(self._member.emitter, offsets, reason, seconds=seconds)
                 if grant := to_grant(code):
                     error.add_note(grant)
                 raise

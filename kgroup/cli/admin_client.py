@@ -146,7 +146,10 @@ class Refusal:
         grant = to_grant(
             self.code, operation, topic=topic, group=group, may_be_missing=may_be_missing
         )
-        why = f"{self.name}: {grant}" if grant else self.name
+        return self.with_outcome(f"{self.name}: {grant}" if grant else self.name)
+
+    def with_outcome(self, why: str) -> str:
+        """A reason, and after it the outcome, if there is one."""
         return f"{why}; {self.outcome}" if self.outcome else why
 
     @classmethod

@@ -378,7 +378,7 @@ async def test_a_failure_is_not_why_a_program_that_wants_no_generation_has_none(
 
 
 async def test_a_generation_that_the_program_does_not_fetch(autojump_clock: MockClock) -> None:
-    """It has everything that it needs to start: the reason is that nobody waits for it."""
+    """It has all that it needs to start, and waits only for the program to call `next()`."""
     async with harness() as here, here.group() as group:
         here.broker.slow(1.0, "offset_fetch")
         with trio.move_on_after(0.5):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from functools import partial
-from typing import Any
 
 import prometheus_client
 import pytest
 
 from kgroup import aio, threaded
+from kgroup.generation.record_stream import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.metrics.prometheus import PrometheusMetrics
 from tests.aio.test_group import Here as AsyncioHarness
@@ -39,20 +39,26 @@ class Counted:
 
 
 @pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
-def test_a_batch_that_turns_back_on_asyncio(kafka: Kafka) -> None:
+def test_a_batch_that_turns_back_on_asyncio(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """It arrives after a pause, and counts only when it is handed out after that."""
     counted, here = Counted(), AsyncioHarness(kafka, records=5)
+    on_its_way = threading.Event()
+    give = RecordStream._give
+
+    def give_noted(stream: RecordStream, batch: Batch) -> None:
+        give(stream, batch)
+        on_its_way.set()
+
+    monkeypatch.setattr(RecordStream, "_give", give_noted)
 
     async def main() -> None:
         config = here.harness.config()
         async with aio.ConsumerGroup(config, on_event=counted.metrics) as group:
             generation = await group.next()
             records = generation.records(max_records=2)
-            in_hand: Any = records._stream._in_hand
             reading = asyncio.create_task(anext(records))
             await asyncio.sleep(0)
-            while not in_hand:
-                time.sleep(0.001)  # noqa: ASYNC251 # asyncio's loop is to be busy
+            assert on_its_way.wait(SOON)  # which keeps asyncio's loop busy meanwhile
             generation.pause()
             await asyncio.sleep(0.02)
             assert not reading.done()

@@ -301,7 +301,7 @@ def _refused(refusal: Refusal, operation: str, *, topic: str = "", group: str = 
         group: the group that it is about.
     """
     if (advice := _ADVICE.get(refusal.code)) is not None:
-        return f"{advice}; {refusal.outcome}" if refusal.outcome else advice
+        return refusal.with_outcome(advice)
     return refusal.explained(operation, topic=topic, group=group)
 
 

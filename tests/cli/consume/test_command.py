@@ -138,7 +138,7 @@ def test_a_group_continues_where_it_ended(kafka: Kafka, topic: str) -> None:
 
 
 def test_a_member_that_joins(kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was printed is committed while the partitions are revoked, and nobody waits longer."""
+    """A rebalance waits only until the command has committed what it printed."""
     monkeypatch.setattr(reading, "_COMMIT_INTERVAL", 3600.0)
     group = unique("readers")
     options = reading.ConsumeOptions(

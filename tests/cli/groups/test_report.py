@@ -12,7 +12,7 @@ from kgroup.types import TopicPartition
 
 
 def test_what_members_will_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """A member that will own nothing is told apart from one that keeps what it owns."""
+    """A member that will own nothing is shown in another way than one that keeps what it owns."""
     one, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
     members = tuple(
         GroupMember(member_id=name, client_id="c", host="h", partitions=owned, target=target)

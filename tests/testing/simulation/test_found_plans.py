@@ -161,7 +161,7 @@ def test_a_commit_that_arrives_between_two_generations() -> None:
 
 
 def test_offsets_of_a_producer_that_arrive_in_the_next_generation() -> None:
-    """The member is told the same generation id again, but goes on under a new member id."""
+    """The member gets the same generation id again, but a new member id."""
     plan = attrs.evolve(
         generate_plan(Scenario(), 9443),
         duration=287.0,
