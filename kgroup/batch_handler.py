@@ -6,6 +6,7 @@ this module what is committed and what is left to process.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,11 @@ from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
 from kgroup.types import TopicPartition, as_int
 
+COMMIT_INTERVAL: Final = 5.0
+"""Seconds after which a worker commits what ``retrying`` has processed of a batch that goes on.
+
+Kafka's consumer commits by itself as often (``auto.commit.interval.ms``).
+"""
 _READ_AGAIN: Final = "the offsets are not committed, so the records will be read again"
 
 
@@ -88,14 +94,42 @@ class BatchProgress:
         reporter: the function that may report.
         raises: the name of what runs now, for the note of its exception: ``handle``, or what parks.
         next_offset: the offset after the last record that was processed; None if there is none.
+        before_pause: whether the function has returned before a pause. Its next call begins with
+            that, or reports that the generation has ended it.
+
+    Args:
+        handle: the function.
+        batch: the batch.
+        resumes: whether the caller commits an offset that the function returns while the generation
+            runs, and calls it again with the rest of the batch.
     """
 
-    def __init__(self, handle: Callable[..., object], batch: Batch) -> None:
+    def __init__(
+        self, handle: Callable[..., object], batch: Batch, *, resumes: bool = False
+    ) -> None:
         self.handle: Final = handle
         self.batch: Final = batch
         self.reporter = handle
         self.raises = name_of(handle)
         self.next_offset: int | None = None
+        self.before_pause = False
+        self._resumes = resumes
+        self._due = math.inf
+
+    def begin(self, now: float) -> None:
+        """The function begins, at this time of the member's clock."""
+        if self._resumes:
+            self._due = now + COMMIT_INTERVAL
+
+    def is_due(self, now: float) -> bool:
+        """Whether the function returns, so that what it has processed is committed by this time.
+
+        After the last record it need not: the whole batch is committed then.
+        """
+        if self.next_offset is None or now < self._due:
+            return False
+        last = self.batch.messages[-1].offset()
+        return last is not None and self.next_offset <= last
 
     @contextmanager
     def parking(self, park: Any) -> Iterator[None]:

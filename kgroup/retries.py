@@ -190,6 +190,7 @@ def retrying_with(
                 park.check_unread(subscription, addresses, generation.group_id)
         open_records = open_records_of(generation)
         records = _Records(loop, handle, park, generation, progress, open_records, process)
+        progress.begin(open_records.now())
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             done = await records.processed(record)
@@ -198,7 +199,7 @@ def retrying_with(
             if not done:
                 return message.offset()
             progress.next_offset = message.offset() + 1
-            if generation.end is not None:
+            if generation.end is not None or progress.is_due(open_records.now()):
                 return progress.next_offset
         return None
 
@@ -220,8 +221,9 @@ class _Records:
     function: Callable[..., object]
 
     async def processed(self, record: RecordAttempts) -> bool:
-        """Try a record until it is processed or parked; False if the generation ends before.
+        """Try a record until it is processed or parked; False if it is left.
 
+        It is left if the generation ends before, or to commit the records before it meanwhile.
         True also if the program seeks in a pause: the record is not to be tried again here.
         """
         generation, policy, opened = self.generation, record.policy, self.open_records
@@ -244,6 +246,9 @@ class _Records:
             if not policy.is_last(attempt, failure):
                 opened.add(self.function, partition, offset, attempt, policy.pause(attempt))
                 generation.emit(record.failed(attempt, failure))
+                if self.progress.is_due(opened.now() + policy.pause(attempt)):
+                    self.progress.before_pause = True
+                    return False
                 await self._pause(policy.pause(attempt))
                 over = generation.end is not None
             elif not (over := generation.state is State.ENDED):

@@ -235,7 +235,7 @@ class OpenRecords:
         now: Callable[[], float] = monotonic,
         before: Mapping[tuple[object, TopicPartition], OpenRecord] | None = None,
     ) -> None:
-        self._now = now
+        self.now: Final = now
         self._records = dict(before or {})
         """By the function and the partition."""
         self._pauses: list[tuple[TopicPartition, Callable[[], object]]] = []
@@ -275,7 +275,7 @@ class OpenRecords:
         self, function: object, partition: TopicPartition, offset: int, attempts: int, pause: float
     ) -> None:
         """An attempt has failed, and the next one follows after a pause of so many seconds."""
-        self._records[function, partition] = OpenRecord(offset, attempts, self._now() + pause)
+        self._records[function, partition] = OpenRecord(offset, attempts, self.now() + pause)
 
     def remove(self, function: object, partition: TopicPartition, offset: int) -> None:
         """The record at this offset is done; if it is an earlier one, nothing changes."""
@@ -290,4 +290,4 @@ class OpenRecords:
         found = self._records.get((function, partition)) if self._records else None
         if found is None or found.offset != offset:
             return 0, 0.0
-        return found.attempts, max(0.0, found.due - self._now())
+        return found.attempts, max(0.0, found.due - self.now())

@@ -205,7 +205,7 @@ def partition_worker(
     async def process_batch(generation: Any, batch: Batch) -> None:
         left: Batch | None = batch
         while left is not None and sought_since(generation, left) is None:
-            progress = BatchProgress(handle, left)
+            progress = BatchProgress(handle, left, resumes=commit)
             try:
                 with explained(progress, generation, partial(own_commits_of, generation)):
                     returned = await _called(handle, generation, left)
@@ -220,7 +220,8 @@ def partition_worker(
             if len(done) and commit:
                 with committing(handle, described(done), generation):
                     await _commit(generation, done)
-            left = None if generation.end is not None else left_of(left, done)
+            goes_on = generation.end is None or progress.before_pause
+            left = left_of(left, done) if goes_on else None
         if commit:
             await _commit_sought(handle, generation, batch)
 

@@ -32,9 +32,12 @@ from tests.group.harness import P0, P1, Harness, harness
 from tests.test_dead_letters import AWAY, Scripted, letters_by
 
 
-async def serve(here: Harness, handle: object, until: int, **options: object) -> None:
+async def serve(
+    here: Harness, handle: object, until: int, drain_timeout: float = 30.0, **options: object
+) -> None:
     """Serve a group by a function that is retried, until this offset is committed."""
-    async with here.group() as group, trio.open_nursery() as nursery:
+    settings = {"drain_timeout": drain_timeout}
+    async with here.group(**settings) as group, trio.open_nursery() as nursery:
 
         async def close() -> None:
             while (await here.committed()).get(P0, 0) < until:  # noqa: ASYNC110 # in virtual time
@@ -397,6 +400,108 @@ async def test_attempts_and_pauses_go_on_after_a_rebalance(
         assert len(here.events_of(RetriesEnded)) >= 5  # so often was a pause cut short
         for pause, least in zip(pauses, wanted, strict=True):
             assert least <= pause <= least + 4.0  # a generation may have to begin first
+
+
+async def test_what_takes_long_is_committed_meanwhile(autojump_clock: MockClock) -> None:
+    """After five seconds, between two records: a member may die at any time."""
+    async with harness() as here:
+        await here.append(7)
+        found: list[int] = []
+
+        async def handle(_: Generation, __: Message) -> None:
+            await trio.sleep(2)
+            found.append((await here.committed()).get(P0, 0))
+
+        await serve(here, handle, 7)
+        assert found == [0, 0, 0, 3, 3, 3, 6]
+
+
+async def test_what_came_before_a_long_pause_is_committed_first(
+    autojump_clock: MockClock,
+) -> None:
+    """A record that is tried again holds back none before it; its attempts are counted on."""
+    async with harness() as here:
+        await here.append(4)
+        tried: list[tuple[int, float, int]] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            committed = (await here.committed()).get(P0, 0)
+            tried.append((message.offset(), here.now, committed))
+            if message.offset() == 2 and len(tried) < 5:
+                raise ValueError
+
+        await serve(here, handle, 4, backoff=100.0, backoff_max=200.0)
+        assert [(offset, committed) for offset, _, committed in tried] == [
+            *((0, 0), (1, 0), (2, 0)),
+            *((2, 2), (2, 2), (3, 3)),
+        ]
+        first, second, third = (at for offset, at, _ in tried if offset == 2)
+        assert (second - first, third - second) == (100.0, 200.0)
+        assert [event.attempts for event in here.events_of(RecordFailed)] == [1, 2]
+        assert here.events_of(RetriesEnded) == []
+
+
+async def test_a_generation_that_ends_while_records_before_a_pause_are_committed(
+    autojump_clock: MockClock,
+) -> None:
+    """An event reports that the record is not tried again, as when the pause had begun."""
+    async with harness() as here:
+        await here.append(2)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 1:
+                group.shutdown(promptly=True)
+                raise ValueError
+
+        async with here.group() as group:
+            await kgroup.serve(group, kgroup.retrying(handle, backoff=10.0))
+        assert await here.committed() == {P0: 1}
+        assert [event.offset for event in here.events_of(RetriesEnded)] == [1]
+        assert len(here.events_of(RecordFailed)) == 1
+
+
+async def test_records_that_take_longer_than_a_drain(autojump_clock: MockClock) -> None:
+    """At each rebalance only the record in hand is cut short, and begun again."""
+    async with harness() as here:
+        await here.append(4)
+        begun: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            begun.append(message.offset())
+            await trio.sleep(20)
+
+        async def rebalances() -> None:
+            while True:
+                await trio.sleep(50)
+                here.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rebalances)
+            with trio.fail_after(1000):
+                await serve(here, handle, 4, drain_timeout=1.0)
+            nursery.cancel_scope.cancel()
+        assert sorted(begun) == begun
+        assert len(begun) == 5
+
+
+async def test_a_loop_of_the_programs_own_gets_whole_batches(autojump_clock: MockClock) -> None:
+    """It commits a batch when that is processed: only a worker calls again for the rest."""
+    async with harness() as here:
+        await here.append(4)
+
+        async def handle(_: Generation, __: Message) -> None:
+            await trio.sleep(4)
+
+        process, returned = kgroup.retrying(handle), list[int | None]()
+        async with here.group() as group:
+            async for generation in group:
+                async for batch in generation.records(P0):
+                    returned.append(await process(generation, batch))
+                    assert len(batch) == 4
+                    group.shutdown(promptly=True)
+                    break
+        assert returned == [None]
 
 
 async def test_an_earlier_record_that_is_read_again_forgets_nothing(

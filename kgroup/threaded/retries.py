@@ -78,6 +78,7 @@ def retrying(
             with progress.parking(park):
                 park.check_unread(subscription, addresses, generation.group_id)
         open_records = open_records_of(generation)
+        progress.begin(open_records.now())
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             done = _processed(process, handle, generation, record, park, progress, open_records)
@@ -86,7 +87,7 @@ def retrying(
             if not done:
                 return message.offset()
             progress.next_offset = message.offset() + 1
-            if generation.end is not None:
+            if generation.end is not None or progress.is_due(open_records.now()):
                 return progress.next_offset
         return None
 
@@ -103,8 +104,9 @@ def _processed(
     progress: BatchProgress,
     open_records: OpenRecords,
 ) -> bool:
-    """Try a record until it is processed or parked; False if the generation ends before.
+    """Try a record until it is processed or parked; False if it is left.
 
+    It is left if the generation ends before, or to commit the records before it meanwhile.
     True also if the program seeks in a pause: the record is not to be tried again here.
     """
     policy, partition, offset = record.policy, record.partition, record.message.offset()
@@ -126,6 +128,9 @@ def _processed(
         if not policy.is_last(attempt, failure):
             open_records.add(process, partition, offset, attempt, policy.pause(attempt))
             _emit(generation, record.failed(attempt, failure))
+            if progress.is_due(open_records.now() + policy.pause(attempt)):
+                progress.before_pause = True
+                return False
             _pause(generation, progress.batch, policy.pause(attempt))
             over = generation.end is not None
         # The thread may have outlasted its generation, and the record have another owner.

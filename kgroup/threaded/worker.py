@@ -182,7 +182,7 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
     while left is not None and sought_since(generation, left) is None:
-        progress = BatchProgress(handle, left)
+        progress = BatchProgress(handle, left, resumes=commit)
         try:
             with explained(progress, generation, partial(own_commits_of, generation)):
                 returned: object = handle(generation, left)
@@ -198,7 +198,8 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
         if len(done) and commit:
             with committing(handle, described(done), generation):
                 _commit(generation, done)
-        left = None if generation.end is not None else left_of(left, done)
+        goes_on = generation.end is None or progress.before_pause
+        left = left_of(left, done) if goes_on else None
     if commit:
         _commit_sought(handle, generation, batch)
 

@@ -11,7 +11,7 @@ import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import kgroup
-from kgroup import DeadLetterError, DeadLetters
+from kgroup import DeadLetterError, DeadLetters, batch_handler
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import (
     DeadLetterTopicMissing,
@@ -373,6 +373,33 @@ def test_a_pause_ends_with_its_generation(kafka: Kafka) -> None:
             serve(group, retrying(handle, backoff=SOON * 2, backoff_max=SOON * 2))
     assert [event.offset for event in recorded.of(RetriesEnded)] == [1]
     assert here.committed() == 1
+
+
+@once
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_takes_long_is_committed_meanwhile(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, *, commit: bool
+) -> None:
+    """Between two records, and before the pause of one that has failed; unless nothing is to be."""
+    monkeypatch.setattr(batch_handler, "COMMIT_INTERVAL", 0.0)
+    here = Harness(kafka)
+    produced(here)
+    found: list[tuple[bytes | None, int | None]] = []
+    recorded = RecordedEvents()
+
+    def handle(_: Generation, message: Message) -> None:
+        found.append((message.value(), here.committed()))
+        if message.value() == b"wrong" and len(found) == 2:
+            raise ValueError("it is wrong")
+        if message.value() == b"2":
+            group.shutdown(promptly=True)
+
+    with here.group(recorded) as group:
+        serve(group, retrying(handle, backoff=0.01), commit=commit)
+    values = [b"0", b"wrong", b"wrong", b"2"]
+    assert found == list(zip(values, (None, 1, 1, 2) if commit else [None] * 4, strict=True))
+    assert here.committed() == (3 if commit else None)
+    assert [event.attempts for event in recorded.of(RecordFailed)] == [1]
 
 
 @once

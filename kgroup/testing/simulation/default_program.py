@@ -10,7 +10,7 @@ from kgroup.types import TopicPartition
 
 
 async def default_worker(process: Process) -> None:
-    """Process every record, then commit its batch; in some plans it seeks as well."""
+    """Process every record, then commit its batch; some plans have another handler for that."""
     handle = PARTITION_HANDLERS.get(process.partition_handler, _handle)
     async with ConsumerGroup(process.config()) as group:
         async for generation in group:

@@ -1,4 +1,4 @@
-"""Partition handlers of ``kgroup simulate``'s own program that seek, or that ``kgroup.run`` runs.
+"""Partition handlers of ``kgroup simulate``'s own program: with seeks, workers and transactions.
 
 The plan's seed chooses the handler; the plain one is in ``default_program``.
 """
@@ -10,6 +10,7 @@ from typing import Final
 
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch
+from kgroup.testing.simulation.offset_producer import OffsetProducer
 from kgroup.testing.simulation.process import Process
 from kgroup.types import TopicPartition
 from kgroup.worker import partition_worker
@@ -80,6 +81,26 @@ async def by_a_worker(process: Process, generation: Generation, partition: Topic
     await partition_worker(handle, 20, commit=True)(generation, partition)
 
 
+async def with_transactions(
+    process: Process, generation: Generation, partition: TopicPartition
+) -> None:
+    """Commit each batch in a transaction, and outside of one if that fails."""
+    producer = OffsetProducer(process, partition)
+    try:
+        async for batch in generation.records(partition, max_records=20):
+            for message in batch:
+                await process.process(message)
+                done = message.offset() + 1
+                if generation.ending.is_set() and done < batch.next_offset:
+                    break
+            if not await producer.commit(generation, done):
+                await generation.commit({partition: done})
+            if done < batch.next_offset:
+                return
+    finally:
+        await producer.aclose()
+
+
 def _elsewhere(process: Process, generation: Generation, partition: TopicPartition) -> int | None:
     """Where to start instead of at the given position; None to start there."""
     position = generation.start_offsets.get(partition, 0)
@@ -95,10 +116,12 @@ PLAIN: Final = "plain"
 OWN_OFFSETS: Final = "own offsets"
 SEEKS: Final = "seeks"
 WORKER: Final = "worker"
+TRANSACTIONS: Final = "transactions"
 
 PARTITION_HANDLERS: Final[Mapping[str, PartitionHandler]] = {
     OWN_OFFSETS: with_own_offsets,
     SEEKS: with_seeks,
     WORKER: by_a_worker,
+    TRANSACTIONS: with_transactions,
 }
 """By the plan's name for it."""

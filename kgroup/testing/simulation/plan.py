@@ -221,7 +221,8 @@ class Plan:
         long_work: one record in fifty takes up to so many seconds more than ``work``; 0 for none.
         faults: the faults, in the order of their times.
         partition_handler: how kgroup's own example program handles a partition: "plain",
-            "own offsets" (it seeks to the offsets in a store of its own) or "seeks" (anywhere).
+            "own offsets" (it seeks to the offsets in a store of its own), "seeks" (anywhere),
+            "worker" (as `kgroup.run` does) or "transactions" (it commits offsets in them).
         transactional: the part of the writes that is in transactions, 0 to 1.
         wall_clock_error: the most seconds by which half of the wall clocks are wrong at first.
         logins: how the members log in, or None.

@@ -21,7 +21,13 @@ from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation.fault_generation import KINDS, LOGIN_KINDS, FaultChoices, FaultKind
 from kgroup.testing.simulation.faults import Fault, TopicDeleted
 from kgroup.testing.simulation.network import Latency
-from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS, WORKER
+from kgroup.testing.simulation.partition_handlers import (
+    OWN_OFFSETS,
+    PLAIN,
+    SEEKS,
+    TRANSACTIONS,
+    WORKER,
+)
 from kgroup.testing.simulation.plan import LoginPlan, MemberPlan, Plan, Scenario, with_given
 from kgroup.testing.simulation.targeted_faults import generate_targeted_faults
 from kgroup.testing.simulation.waking_faults import generate_waking_faults
@@ -35,6 +41,8 @@ _DRAINS: Final = 2
 _LONGEST_WORK: Final = 0.2
 """The part of a plan that long work takes at most, so that the plan has room for other work."""
 _HANDLERS: Final = (PLAIN, PLAIN, PLAIN, WORKER, OWN_OFFSETS, SEEKS)
+_TRANSACTIONS: Final = 0.5
+"""The probability that members commit offsets in transactions, where the handler can be plain."""
 _TRANSACTIONAL: Final = (0.0, 0.0, 0.5)
 _ISOLATION: Final = ("read_committed", "read_committed", "read_uncommitted")
 _MECHANISMS: Final = (
@@ -90,11 +98,15 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
     settings = with_given(config, scenario.config)
     targeted = tuple(generate_targeted_faults(seed, scenario, topics, members, session))
     waking = tuple(generate_waking_faults(seed, scenario, members, session))
-    logins = _logins(seed, scenario)
+    login_plan = _login_plan(seed)
+    logins = login_plan if scenario.logins else None
     login_faults = () if logins is None else _login_faults(seed, scenario, topics, members)
     if scenario.deletes_topics and any(map(_resets_offsets, targeted)):
         partition_handler = PLAIN
     deletes_topics = scenario.deletes_topics and partition_handler == PLAIN
+    # A producer cannot log in. The handler is the same whether or not the scenario has logins.
+    if partition_handler == PLAIN and login_plan is None and _commits_in_transactions(seed):
+        partition_handler = TRANSACTIONS
     all_faults = sorted(
         (*_faults(random, scenario, topics, members), *targeted, *waking, *login_faults),
         key=lambda fault: fault.at,
@@ -143,9 +155,14 @@ def _long_work(seed: int, scenario: Scenario, drain_timeout: float) -> float:
     return min(_DRAINS * drain_timeout, scenario.duration * _LONGEST_WORK)
 
 
-def _logins(seed: int, scenario: Scenario) -> LoginPlan | None:
+def _commits_in_transactions(seed: int) -> bool:
+    return Random(f"{seed} offsets in transactions").random() < _TRANSACTIONS
+
+
+def _login_plan(seed: int) -> LoginPlan | None:
+    """How members log in, where the scenario has logins."""
     random = Random(f"{seed} logins")
-    if not scenario.logins or random.randrange(_ONE_IN_THREE):
+    if random.randrange(_ONE_IN_THREE):
         return None
     mechanism, lifetimes = random.choice(_MECHANISMS)
     return LoginPlan(mechanism=mechanism, session_lifetime=random.choice(lifetimes))

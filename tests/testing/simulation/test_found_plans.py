@@ -8,9 +8,9 @@ from kgroup.events import CommitsRestored
 from kgroup.testing.simulation import Scenario, faults, generate_plan, simulate
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.history import EventReported
+from kgroup.testing.simulation.partition_handlers import TRANSACTIONS
 from kgroup.testing.simulation.plan import MemberPlan
 from kgroup.types import TopicPartition
-from tests.testing.simulation.transactional_program import transactional_worker
 
 
 def test_a_member_that_thaws_beside_a_loading_coordinator() -> None:
@@ -174,5 +174,6 @@ def test_offsets_of_a_producer_that_arrive_in_the_next_generation() -> None:
             faults.CoordinatorMoves(at=226.152, away=3.8, loading=0.0),
             faults.TopicDeleted(at=272.564, seconds=0.01, topic="payments", partitions=1),
         ),
+        partition_handler=TRANSACTIONS,
     )
-    assert simulate(plan, transactional_worker).violations == ()
+    assert simulate(plan, default_worker).violations == ()

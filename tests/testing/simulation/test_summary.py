@@ -6,7 +6,7 @@ import attrs
 
 from kgroup.testing.simulation import Scenario, Summary, generate_plan, history, simulate
 from kgroup.testing.simulation.faults import Cut
-from kgroup.testing.simulation.partition_handlers import PLAIN
+from kgroup.testing.simulation.partition_handlers import PLAIN, TRANSACTIONS
 from kgroup.types import TopicPartition
 from tests.testing.simulation.samples import SMALL
 
@@ -125,7 +125,7 @@ def test_transactions_and_deletions_explain_what_is_not_processed() -> None:
     seen = Summary()
     for seed in range(12):
         plan = generate_plan(SMALL, seed)
-        if plan.partition_handler == "plain":
+        if plan.partition_handler in {PLAIN, TRANSACTIONS}:
             summary = Summary.of(simulate(plan).history)
             assert summary.skipped == 0
             seen += summary

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kgroup.testing.simulation.partition_handlers import TRANSACTIONS
 from tests.testing.simulation.mutations.mutation import Mutation
 
 _GROUPS: Final = "kgroup.broker.groups"
 _LONGEST: Final = (
     "return max((member.rebalance_timeout for member in self.members.values()), default=0.0)"
 )
-_TRANSACTIONAL: Final = "tests.testing.simulation.transactional_program:transactional_worker"
 
 COORDINATOR: Final = (
     Mutation(
@@ -136,8 +136,8 @@ COORDINATOR: Final = (
         within="TXN_OFFSET_COMMIT: Final[Table] = (",
         old="_WRONG_GENERATION,",
         new="*(),",
-        seed=104,
-        worker=_TRANSACTIONAL,
+        seed=49,
+        partition_handler=TRANSACTIONS,
     ),
     Mutation(
         breaks=4,
@@ -146,8 +146,8 @@ COORDINATOR: Final = (
         within="TXN_OFFSET_COMMIT: Final[Table] = (",
         old="*_IDENTITY,",
         new="Rule(_WITH_MEMBERS, (if_.is_not_a_member,)),",
-        seed=56,
-        worker=_TRANSACTIONAL,
+        seed=54,
+        partition_handler=TRANSACTIONS,
     ),
     Mutation(
         breaks=6,

@@ -70,16 +70,18 @@ class Hunter:
             breaks=mutation.breaks,
             seeds=tried,
             config=mutation.config,
-            worker=mutation.worker,
+            partition_handler=mutation.partition_handler,
         )
 
-    def hunt_unchanged(self, seeds: Sequence[int], worker: str = "") -> Catch:
+    def hunt_unchanged(self, seeds: Sequence[int], partition_handler: str | None = None) -> Catch:
         """Find a seed that breaks an invariant of the unchanged code.
 
         Raises:
             HuntError: the process was ended.
         """
-        return self._request(change=None, breaks=None, seeds=seeds, worker=worker)
+        return self._request(
+            change=None, breaks=None, seeds=seeds, partition_handler=partition_handler
+        )
 
     def _request(self, *, config: Mapping[str, float] = MappingProxyType({}), **hunt: Any) -> Catch:
         process = self._process

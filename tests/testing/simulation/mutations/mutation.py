@@ -28,7 +28,7 @@ class Mutation:
         within: the first line of the block that it stands in, where others have one like it.
         seed: which one to try first, one that has found it; the others follow in their order.
         config: settings of the group that it needs, beside those of every hunt.
-        worker: the program that it needs, as "module:function"; empty for the default one.
+        partition_handler: the one that it needs; None for that of each seed's plan.
     """
 
     breaks: int = attrs.field(validator=validators.in_(INVARIANTS))
@@ -39,7 +39,7 @@ class Mutation:
     within: str | None = None
     seed: int = attrs.field(default=0, validator=validators.in_(SEEDS))
     config: Mapping[str, float] = attrs.field(factory=dict)
-    worker: str = ""
+    partition_handler: str | None = None
 
     def __str__(self) -> str:
         return f"{self.breaks}: {self.description}"

@@ -4,11 +4,11 @@ Run as ``python -P program.py``. Each line of its input is a hunt in JSON, each 
 the result:
 
     {"scenario": {...}, "seeds": [...], "breaks": number or null, "change": {...} or null,
-     "worker": "module:function" or ""}
+     "partition_handler": name or null}
     {"seed": number or null, "violation": text, "tried": count, "cpu": seconds, "failed": [...]}
 
-A hunt ends with the first seed that breaks the invariant, or any where ``breaks`` is null. Without
-a ``worker`` the members run the default program.
+A hunt ends with the first seed that breaks the invariant, or any where ``breaks`` is null. Where
+``partition_handler`` is null, the seed's plan chooses it.
 ``failed`` holds the errors of the simulator itself, which do not count as violations.
 
 Other packages are imported once. kgroup is imported in a fork for every hunt, so that hunts share
@@ -32,6 +32,8 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
+import attrs
+
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
@@ -41,7 +43,6 @@ PACKAGE: Final = "kgroup"
 RUN: Final = f"{PACKAGE}.testing.simulation.run"
 PLAN_GENERATION: Final = f"{PACKAGE}.testing.simulation.plan_generation"
 PLAN: Final = f"{PACKAGE}.testing.simulation.plan"
-DEFAULT_WORKER: Final = f"{PACKAGE}.testing.simulation.default_program:default_worker"
 CHECKOUT: Final = str(Path(__file__).resolve().parents[4])
 LONGEST: Final = 300
 """Seconds of processor time that a hunt may take."""
@@ -159,8 +160,7 @@ def hunt(request: Mapping[str, Any]) -> dict[str, object]:
     simulate = importlib.import_module(RUN).simulate
     generate_plan = importlib.import_module(PLAN_GENERATION).generate_plan
     scenario = importlib.import_module(PLAN).Scenario(**request["scenario"])
-    module, _, name = (request["worker"] or DEFAULT_WORKER).partition(":")
-    worker = getattr(importlib.import_module(module), name)
+    handler = request["partition_handler"]
     if change is not None and change["module"] not in sys.modules:
         raise ChangeError(f"{change['module']} plays no part in a simulation")
     failed: list[str] = []
@@ -169,7 +169,10 @@ def hunt(request: Mapping[str, Any]) -> dict[str, object]:
     for seed in request["seeds"]:
         tried += 1
         try:
-            outcome = simulate(generate_plan(scenario, seed), worker)
+            plan = generate_plan(scenario, seed)
+            if handler is not None:
+                plan = attrs.evolve(plan, partition_handler=handler)
+            outcome = simulate(plan)
         except Exception as error:  # noqa: BLE001 # changed code may do anything
             failed.append(f"seed {seed}: {error!r}")
             continue

@@ -29,11 +29,13 @@ def test_a_mutation_is_found(hunter: Hunter, mutation: Mutation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("worker", "seed"),
-    sorted({(mutation.worker, mutation.seed) for mutation in MUTATIONS}),
+    ("partition_handler", "seed"),
+    sorted({(one.partition_handler, one.seed) for one in MUTATIONS}, key=str),
 )
-def test_without_a_change_a_seed_finds_nothing(hunter: Hunter, worker: str, seed: int) -> None:
+def test_without_a_change_a_seed_finds_nothing(
+    hunter: Hunter, partition_handler: str | None, seed: int
+) -> None:
     """The seeds break nothing in the unchanged code."""
-    caught = hunter.hunt_unchanged((seed,), worker)
+    caught = hunter.hunt_unchanged((seed,), partition_handler)
     assert caught.violation == ""
     assert caught.failed == []
