@@ -128,8 +128,7 @@ class BatchProgress:
         """
         if self.next_offset is None or now < self._due:
             return False
-        last = self.batch.messages[-1].offset()
-        return last is not None and self.next_offset <= last
+        return self.next_offset <= self.batch.messages[-1].offset()
 
     @contextmanager
     def parking(self, park: Any) -> Iterator[None]:
