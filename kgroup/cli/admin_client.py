@@ -64,8 +64,12 @@ _LEAST_TIMEOUT: Final = 0.1
 _FIRST_ATTEMPT: Final = 0.25
 """The part of the time-out after which a request is sent once more. What any broker can answer, as
 which broker is a coordinator, librdkafka may have sent to one that hangs."""
+_NO_LEADER: Final = KafkaError._NOENT  # noqa: SLF001 # the names of librdkafka's own codes
+"""None of the partitions of a ListOffsets has a leader. A client goes on to answer this from its
+cache when they have one again."""
 _TRANSIENT: Final = frozenset(
     {
+        _NO_LEADER,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
@@ -130,6 +134,8 @@ class Refusal:
     @property
     def name(self) -> str:
         """Kafka's name of the error, or librdkafka's sentence for one of its own."""
+        if self.code == _NO_LEADER:
+            return code_name(KafkaError.LEADER_NOT_AVAILABLE)
         return code_name(self.code) if self.code >= 0 else self.text
 
     def explained(
@@ -468,16 +474,16 @@ class AdminConnection:
                 sent = send(self._client, left, limit)
             except KafkaException as error:
                 raise ClusterError(one_line_of(error.args[0])) from error
-            late = False
+            useless = False
             for key, future in sent.items():
                 answer = self._wait(future, until)
-                late |= _timed_out(answer)
+                useless |= _timed_out(answer) or _has_no_leader(answer)
                 # The last attempt has only what is left of the time: the answer before it counts.
                 if not (_timed_out(answer) and passes(found.get(key))):
                     found[key] = answer if isinstance(answer, Refusal) else read(answer)
             left = [key for key in left if passes(found[key]) or (first and unanswered(found[key]))]
             first = False
-            if late:
+            if useless:
                 self.connect_again()
             if time.monotonic() + _RETRY_PAUSE > deadline:
                 break
@@ -535,6 +541,10 @@ def passes(answer: object) -> TypeGuard[Refusal]:
 
 def _timed_out(answer: object) -> bool:
     return isinstance(answer, Refusal) and answer.code in _TIMED_OUT
+
+
+def _has_no_leader(answer: object) -> bool:
+    return isinstance(answer, Refusal) and answer.code == _NO_LEADER
 
 
 def unanswered(answer: object) -> TypeGuard[Refusal]:

@@ -27,12 +27,19 @@ from kgroup.broker import (
     serve,
     serve_cluster,
 )
-from kgroup.cli import main
-from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, client_settings
+from kgroup.cli import admin_client, main
+from kgroup.cli.admin_client import (
+    AdminConnection,
+    ClusterError,
+    Refusal,
+    client_settings,
+    passes,
+)
 from kgroup.cli.groups.coordinator_request import CoordinatorRequest
 from kgroup.error_codes import ErrorCode
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
+from kgroup.types import TopicPartition
 
 LOGIN = (
     "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
@@ -214,6 +221,45 @@ async def test_a_login_at_a_port_without_it(tmp_path: Path, mechanism: str) -> N
     async with serve_cluster(1, security=security) as broker:
         result = await Cluster(broker, tmp_path).run(*given)
     assert "the broker has these mechanisms: SCRAM-SHA-256; use one of them" in result.stderr
+
+
+@pytest.mark.parametrize("begin", ["5", "1h"])
+async def test_partitions_without_a_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: str
+) -> None:
+    """A command waits for their leaders, and in the end says that there are none."""
+    given = ["consume", "orders", "--from", begin, "--until-end"]
+    async with serve_cluster(2, settings={"default.replication.factor": 1}) as broker:
+        await broker.create_topic("orders", 2)
+        away = broker.nodes[broker.leader_of(TopicPartition("orders", 1)) or 0]
+        away.kill()
+        here = Cluster(broker, tmp_path)
+        impatient = [*given, "--bootstrap-servers", broker.bootstrap_servers, "--timeout=1"]
+        refused = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, impatient))
+        assert refused.exit_code == 1
+        reason = "Error: the offsets of orders-1 cannot be requested: LEADER_NOT_AVAILABLE"
+        assert reason in refused.stderr
+        asked_for_it_alone = trio.Event()
+        seen: list[Refusal] = []
+
+        def noted(answer: object) -> bool:
+            if not passes(answer):
+                return False
+            seen.append(answer)
+            if len(seen) == 3:
+                trio.from_thread.run_sync(asked_for_it_alone.set)
+            return True
+
+        monkeypatch.setattr(admin_client, "passes", noted)
+        async with trio.open_nursery() as nursery:
+
+            async def succeed() -> None:
+                result = await here.run(*given)
+                assert result.exit_code == 0, result.output
+
+            nursery.start_soon(succeed)
+            await asked_for_it_alone.wait()
+            await away.start()
 
 
 def server_certificate(folder: Path, *names: str) -> tuple[BrokerSecurity, str]:
