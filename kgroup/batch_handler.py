@@ -94,8 +94,8 @@ class BatchProgress:
         reporter: the function that may report.
         raises: the name of what runs now, for the note of its exception: ``handle``, or what parks.
         next_offset: the offset after the last record that was processed; None if there is none.
-        before_pause: whether the function has returned before a pause. Its next call begins with
-            that, or reports that the generation has ended it.
+        not_resumed: reports that the record for which the function has returned, before a pause, is
+            not tried again here; None if it has returned for another reason.
 
     Args:
         handle: the function.
@@ -112,7 +112,7 @@ class BatchProgress:
         self.reporter = handle
         self.raises = name_of(handle)
         self.next_offset: int | None = None
-        self.before_pause = False
+        self.not_resumed: Callable[[], object] | None = None
         self._resumes = resumes
         self._due = math.inf
 
@@ -129,6 +129,34 @@ class BatchProgress:
         if self.next_offset is None or now < self._due:
             return False
         return self.next_offset <= self.batch.messages[-1].offset()
+
+    @contextmanager
+    def committing(self, done: Batch, membership: Any) -> Iterator[None]:
+        """A block that commits what the function has processed.
+
+        A program that processes each record at most once commits it first: if that record is tried
+        again, what came before it is committed already.
+
+        Args:
+            done: the part of the batch that was processed.
+            membership: as for `explained`.
+        """
+        behind_others = self.next_offset is not None and len(done) < len(self.batch)
+        try:
+            with committing(self.handle, described(done), membership):
+                yield
+        except Exception as error:
+            if not (behind_others and isinstance(error, OffsetBehindCommitError)):
+                self.rest(done, goes_on=False)
+                raise
+
+    def rest(self, done: Batch, *, goes_on: bool) -> Batch | None:
+        """What the function is called with next; None for nothing."""
+        if goes_on:
+            return left_of(self.batch, done)
+        if self.not_resumed is not None:
+            self.not_resumed()
+        return None
 
     @contextmanager
     def parking(self, park: Any) -> Iterator[None]:
@@ -159,7 +187,12 @@ def progress_of(handle: Callable[..., object], batch: Batch) -> BatchProgress:
 
 
 def not_committed(error: BaseException, done: Batch, refusal: BaseException) -> None:
-    """Note that what was processed before an error could not be committed."""
+    """Note that what was processed before an error could not be committed.
+
+    It is no loss if the program itself has committed further.
+    """
+    if isinstance(refusal, OffsetBehindCommitError):
+        return
     error.add_note(
         f"{described(done)} had been processed before, and will be read again too, because the"
         f" commit failed: {in_one_line(refusal)}"

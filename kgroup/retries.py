@@ -246,8 +246,9 @@ class _Records:
             if not policy.is_last(attempt, failure):
                 opened.add(self.function, partition, offset, attempt, policy.pause(attempt))
                 generation.emit(record.failed(attempt, failure))
-                if self.progress.is_due(opened.now() + policy.pause(attempt)):
-                    self.progress.before_pause = True
+                due = self.progress.is_due(opened.now() + policy.pause(attempt))
+                if due and not self._sought():
+                    self.progress.not_resumed = partial(self._not_resumed, record, attempt)
                     return False
                 await self._pause(policy.pause(attempt))
                 over = generation.end is not None
@@ -262,6 +263,13 @@ class _Records:
                     return True
         generation.emit(record.ended(attempt))
         return False
+
+    def _not_resumed(self, record: RecordAttempts, attempt: int) -> None:
+        """The pause of a record does not begin: the generation ends, or the program has sought."""
+        if self._sought():
+            self.open_records.remove(self.function, record.partition, record.message.offset())
+        else:
+            self.generation.emit(record.ended(attempt))
 
     async def _failure(self, record: RecordAttempts) -> Exception | None:
         """Make one attempt; return what the function raised, if another attempt can help."""

@@ -31,11 +31,9 @@ from kgroup import arguments
 from kgroup.batch_handler import (
     BatchProgress,
     can_commit_again,
-    committing,
     committing_sought,
     explained,
     is_topic_deleted,
-    left_of,
     not_committed,
     processed,
     reading,
@@ -57,7 +55,6 @@ from kgroup.logs import LOG
 from kgroup.running_loop import running_library
 from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus
-from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import post_to
 
@@ -218,10 +215,10 @@ def partition_worker(
                     await _commit_before(error, generation, part)
                 raise
             if len(done) and commit:
-                with committing(handle, described(done), generation):
+                with progress.committing(done, generation):
                     await _commit(generation, done)
-            goes_on = generation.end is None or progress.before_pause
-            left = left_of(left, done) if goes_on else None
+            goes_on = generation.end is None and sought_since(generation, left) is None
+            left = progress.rest(done, goes_on=goes_on)
         if commit:
             await _commit_sought(handle, generation, batch)
 

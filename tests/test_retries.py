@@ -16,7 +16,7 @@ from trio.testing import MockClock
 import kgroup
 from kgroup import aio, threaded
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import ArgumentError, UsageError
+from kgroup.errors import ArgumentError, CommitFailedError, UsageError
 from kgroup.events import (
     DeadLetterTopicMissing,
     ParkingFailed,
@@ -459,6 +459,119 @@ async def test_a_generation_that_ends_while_records_before_a_pause_are_committed
         assert await here.committed() == {P0: 1}
         assert [event.offset for event in here.events_of(RetriesEnded)] == [1]
         assert len(here.events_of(RecordFailed)) == 1
+
+
+async def test_a_generation_that_ends_during_such_a_commit_and_after_the_pause(
+    autojump_clock: MockClock,
+) -> None:
+    """The record is not tried again: the end is checked after the commit, too."""
+    async with harness() as here:
+        await here.append(2)
+        here.broker.slow(2.0, "offset_commit")
+        tried: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            tried.append(message.offset())
+            if message.offset() == 1:
+                await trio.sleep(6)
+                nursery.start_soon(close)
+                raise ValueError
+
+        async def close() -> None:
+            await trio.sleep(1)
+            group.shutdown(promptly=True)
+
+        async with here.group() as group, trio.open_nursery() as nursery:
+            await kgroup.serve(group, kgroup.retrying(handle, backoff=0.0))
+        assert tried == [0, 1]
+        assert await here.committed() == {P0: 1}
+        assert [event.offset for event in here.events_of(RetriesEnded)] == [1]
+
+
+async def test_such_a_commit_that_is_refused(autojump_clock: MockClock) -> None:
+    """It ends the worker, and an event reports that the record is not tried again."""
+    async with harness() as here:
+        await here.append(2)
+        here.broker.inject("offset_commit", "OFFSET_METADATA_TOO_LARGE", times=None)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 1:
+                raise ValueError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 2, backoff=10.0)
+        assert isinstance(raised.value.exceptions[0], CommitFailedError)
+        assert [event.offset for event in here.events_of(RecordFailed)] == [1]
+        assert [event.offset for event in here.events_of(RetriesEnded)] == [1]
+
+
+async def test_a_seek_during_such_a_commit(autojump_clock: MockClock) -> None:
+    """As after one in a pause, a record that is read again has all its attempts."""
+    async with harness() as here:
+        await here.append(2)
+        here.broker.slow(2.0, "offset_commit")
+        tried: list[int] = []
+
+        async def handle(generation: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            tried.append(message.offset())
+            if message.offset() == 1 and len(tried) < 5:
+                if len(tried) == 2:
+                    nursery.start_soon(seek, generation)
+                raise ValueError
+
+        async def seek(generation: Generation) -> None:
+            await trio.sleep(1)
+            generation.seek(P0, 0)
+
+        async with trio.open_nursery() as nursery:
+            await serve(here, handle, 2, attempts=3, backoff=10.0)
+        assert tried == [0, 1, 0, 1, 1]
+        assert [event.attempts for event in here.events_of(RecordFailed)] == [1, 1]
+        assert here.events_of(RetriesEnded) == []
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_function_that_commits_each_record_before_it_processes_it(
+    autojump_clock: MockClock, ends: bool
+) -> None:
+    """What precedes a record that is tried again is committed already: that is no error."""
+    async with harness() as here:
+        await here.append(4)
+        tried: list[int] = []
+
+        async def handle(generation: Generation, message: Message) -> None:
+            await generation.commit({P0: message.offset() + 1})
+            tried.append(message.offset())
+            if message.offset() == 2 and tried.count(2) < 3:
+                if ends:
+                    here.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
+                raise ValueError
+
+        await serve(here, handle, 4, backoff=4.0 if ends else 10.0)
+        assert tried == ([0, 1, 2, 3] if ends else [0, 1, 2, 2, 2, 3])
+        assert len(here.events_of(RetriesEnded)) == ends
+
+
+async def test_a_function_that_commits_each_record_and_fails_for_good(
+    autojump_clock: MockClock,
+) -> None:
+    """Its exception does not say that records before the one that failed come again."""
+    async with harness() as here:
+        await here.append(3)
+
+        async def handle(generation: Generation, message: Message) -> None:
+            await generation.commit({P0: message.offset() + 1})
+            if message.offset() == 1:
+                raise ValueError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 3, attempts=1)
+        (error,) = raised.value.exceptions
+        assert not any("read again too" in note for note in error.__notes__)
+        assert any("will not be read again" in note for note in error.__notes__)
+        assert await here.committed() == {P0: 2}
 
 
 async def test_records_that_take_longer_than_a_drain(autojump_clock: MockClock) -> None:

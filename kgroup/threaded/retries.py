@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import trio
 
 from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
+from kgroup.errors import StaleGenerationError
 from kgroup.functions import (
     ON_FAILURE,
     ON_RECORD,
@@ -128,8 +131,11 @@ def _processed(
         if not policy.is_last(attempt, failure):
             open_records.add(process, partition, offset, attempt, policy.pause(attempt))
             _emit(generation, record.failed(attempt, failure))
-            if progress.is_due(open_records.now() + policy.pause(attempt)):
-                progress.before_pause = True
+            sought = sought_since(generation, progress.batch) is not None
+            if progress.is_due(open_records.now() + policy.pause(attempt)) and not sought:
+                progress.not_resumed = partial(
+                    _not_resumed, process, generation, record, attempt, progress, open_records
+                )
                 return False
             _pause(generation, progress.batch, policy.pause(attempt))
             over = generation.end is not None
@@ -145,6 +151,22 @@ def _processed(
                 return True
     _emit(generation, record.ended(attempt))
     return False
+
+
+def _not_resumed(
+    process: Callable[..., object],
+    generation: Generation,
+    record: RecordAttempts,
+    attempt: int,
+    progress: BatchProgress,
+    open_records: OpenRecords,
+) -> None:
+    """The pause of a record does not begin: the generation ends, or the program has sought."""
+    if sought_since(generation, progress.batch) is not None:
+        open_records.remove(process, record.partition, record.message.offset())
+        return
+    with suppress(StaleGenerationError):  # the group may have been closed
+        _emit(generation, record.ended(attempt))
 
 
 def _failure(

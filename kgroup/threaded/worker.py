@@ -24,11 +24,9 @@ from kgroup import arguments
 from kgroup.batch_handler import (
     BatchProgress,
     can_commit_again,
-    committing,
     committing_sought,
     explained,
     is_topic_deleted,
-    left_of,
     not_committed,
     processed,
     reading,
@@ -43,7 +41,6 @@ from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
 from kgroup.threaded.generation import Generation, run_in_loop
 from kgroup.threaded.group import ConsumerGroup
-from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
 from kgroup.worker import check_caller, closed_by_signals, report_end, report_failure
 
@@ -196,10 +193,10 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
                 _commit_before(error, generation, part)
             raise
         if len(done) and commit:
-            with committing(handle, described(done), generation):
+            with progress.committing(done, generation):
                 _commit(generation, done)
-        goes_on = generation.end is None or progress.before_pause
-        left = left_of(left, done) if goes_on else None
+        goes_on = generation.end is None and sought_since(generation, left) is None
+        left = progress.rest(done, goes_on=goes_on)
     if commit:
         _commit_sought(handle, generation, batch)
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import kgroup
 from kgroup import DeadLetterError, DeadLetters, batch_handler
-from kgroup.errors import ArgumentError, UsageError
+from kgroup.errors import ArgumentError, CommitFailedError, UsageError
 from kgroup.events import (
     DeadLetterTopicMissing,
     Event,
@@ -24,6 +24,7 @@ from kgroup.events import (
 )
 from kgroup.interfaces import Message
 from kgroup.testing import admin
+from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import Generation, retrying, serve
 from tests.brokers import EMBEDDED, Kafka, unique
 from tests.test_dead_letters import AWAY, Scripted, letters_by
@@ -400,6 +401,71 @@ def test_what_takes_long_is_committed_meanwhile(
     assert found == list(zip(values, (None, 1, 1, 2) if commit else [None] * 4, strict=True))
     assert here.committed() == (3 if commit else None)
     assert [event.attempts for event in recorded.of(RecordFailed)] == [1]
+
+
+@once
+def test_a_function_that_commits_each_record_before_it_processes_it(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What precedes a record that is tried again is committed already: that is no error."""
+    monkeypatch.setattr(batch_handler, "COMMIT_INTERVAL", 0.0)
+    here = Harness(kafka)
+    produced(here)
+    found: list[bytes | None] = []
+
+    def handle(generation: Generation, message: Message) -> None:
+        generation.commit({here.partition(0): message.offset() + 1})
+        found.append(message.value())
+        if found == [b"0", b"wrong"]:
+            raise ValueError("it is wrong")
+        if message.value() == b"2":
+            group.shutdown(promptly=True)
+
+    with here.group() as group:
+        serve(group, retrying(handle, backoff=0.01))
+    assert found == [b"0", b"wrong", b"wrong", b"2"]
+    assert here.committed() == 3
+
+
+@once
+def test_a_generation_that_ends_during_a_commit_before_a_pause(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is not tried again, although its pause is over; an event reports that."""
+    monkeypatch.setattr(batch_handler, "COMMIT_INTERVAL", 0.0)
+    here, recorded = Harness(kafka), RecordedEvents()
+    produced(here)
+    found: list[bytes | None] = []
+
+    def handle(_: Generation, message: Message) -> None:
+        found.append(message.value())
+        if message.value() == b"wrong":
+            group.shutdown(promptly=True)
+            raise ValueError("it is wrong")
+
+    with here.group(recorded) as group:
+        serve(group, retrying(handle, backoff=0.0))
+    assert found == [b"0", b"wrong"]
+    assert here.committed() == 1
+    assert [event.offset for event in recorded.of(RetriesEnded)] == [1]
+
+
+def test_a_commit_before_a_pause_that_is_refused() -> None:
+    """It ends the worker, and an event reports that the record is not tried again."""
+    with EmbeddedKafka({"group.initial.rebalance.delay.ms": 0}) as kafka:
+        here, recorded = Harness(Kafka(EMBEDDED, kafka.bootstrap_servers)), RecordedEvents()
+        produced(here)
+        (node,) = kafka.cluster.nodes.values()
+        kafka.call(node.inject, "offset_commit", "OFFSET_METADATA_TOO_LARGE")
+
+        def handle(_: Generation, message: Message) -> None:
+            if message.value() == b"wrong":
+                raise ValueError("it is wrong")
+
+        with pytest.raises(ExceptionGroup) as raised, here.group(recorded) as group:
+            serve(group, retrying(handle, backoff=10.0))
+    assert isinstance(raised.value.exceptions[0], CommitFailedError)
+    assert [event.offset for event in recorded.of(RetriesEnded)] == [1]
 
 
 @once
