@@ -8,7 +8,7 @@ Its transactions hold offsets only: what the program has processed does not depe
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from random import Random
 from typing import Any, Final, final
@@ -165,10 +165,11 @@ class _Connections:
         return await self._to(found.host, found.port)
 
     async def aclose(self) -> None:
-        """Close all of them; what was sent may still arrive."""
+        """Close all of them, also if it is cancelled; what was sent may still arrive."""
         open_ones, self._open = list(self._open.values()), {}
-        for connection in open_ones:
-            await trio.aclose_forcefully(connection.stream)
+        async with AsyncExitStack() as closing:
+            for connection in open_ones:
+                closing.push_async_callback(trio.aclose_forcefully, connection.stream)
 
     async def _to(self, host: str, port: int) -> _Connection:
         if (host, port) not in self._open:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from kgroup.broker import in_memory_cluster
+from kgroup.group import ConsumerGroup
+from kgroup.testing.memory import config_for, memory_runtime
 from kgroup.testing.simulation import Outcome, history, simulate
 from kgroup.testing.simulation.faults import BrokerDies, Split
+from kgroup.testing.simulation.offset_producer import OffsetProducer
 from kgroup.testing.simulation.partition_handlers import TRANSACTIONS
 from tests.testing.simulation.samples import a_plan
 
@@ -20,6 +28,40 @@ def commits(outcome: Outcome) -> list[Any]:
         if isinstance(one, history.RequestHandled)
         and one.api in ("offset_commit", "txn_offset_commit")
     ]
+
+
+async def test_a_producer_that_is_closed_as_its_program_is_cancelled(
+    autojump_clock: MockClock,
+) -> None:
+    """No connection stays open: a program is often cancelled in the middle of a transaction."""
+    async with in_memory_cluster(random=Random(0)) as brokers:
+        streams: list[trio.abc.Stream] = []
+
+        async def open_stream(host: str, port: int) -> trio.abc.Stream:
+            streams.append(await brokers.open_stream(host, port))
+            return streams[-1]
+
+        process: Any = SimpleNamespace(
+            name="program",
+            group_instance_id=None,
+            open_stream=open_stream,
+            bootstrap_servers=brokers.bootstrap_servers,
+            random=Random(0),
+        )
+        await brokers.create_topic("topic")
+        runtime = memory_runtime(brokers)
+        async with ConsumerGroup(config_for(brokers), runtime=runtime) as group:
+            generation = await group.next()
+            (partition,) = generation.assignment
+            producer = OffsetProducer(process, partition)
+            assert await producer.commit(generation, 0)
+            assert len(streams) > 1
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await producer.aclose()
+        for stream in streams:
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.send_all(b"")
 
 
 def test_every_batch_is_committed_in_a_transaction() -> None:
