@@ -147,16 +147,19 @@ class BatchProgress:
                 yield
         except Exception as error:
             if not (behind_others and isinstance(error, OffsetBehindCommitError)):
-                self.rest(done, goes_on=False)
+                self._left()
                 raise
 
     def rest(self, done: Batch, *, goes_on: bool) -> Batch | None:
         """What the function is called with next; None for nothing."""
         if goes_on:
             return left_of(self.batch, done)
+        self._left()
+        return None
+
+    def _left(self) -> None:
         if self.not_resumed is not None:
             self.not_resumed()
-        return None
 
     @contextmanager
     def parking(self, park: Any) -> Iterator[None]:
