@@ -88,10 +88,11 @@ async def with_transactions(
     producer = OffsetProducer(process, partition)
     try:
         async for batch in generation.records(partition, max_records=20):
-            for message in batch:
+            done = batch.next_offset
+            for number, message in enumerate(batch, 1):
                 await process.process(message)
-                done = message.offset() + 1
-                if generation.ending.is_set() and done < batch.next_offset:
+                if generation.ending.is_set() and number < len(batch):
+                    done = message.offset() + 1
                     break
             if not await producer.commit(generation, done):
                 await generation.commit({partition: done})

@@ -8,7 +8,6 @@ from kgroup.events import CommitsRestored
 from kgroup.testing.simulation import Scenario, faults, generate_plan, simulate
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.history import EventReported
-from kgroup.testing.simulation.partition_handlers import TRANSACTIONS
 from kgroup.testing.simulation.plan import MemberPlan
 from kgroup.types import TopicPartition
 
@@ -158,22 +157,3 @@ def test_a_commit_that_arrives_between_two_generations() -> None:
     (restored,) = [one for one in events if isinstance(one, CommitsRestored)]
     partition = TopicPartition("orders", 0)
     assert (restored.found[partition], restored.offsets[partition]) == (103, 117)
-
-
-def test_offsets_of_a_producer_that_arrive_in_the_next_generation() -> None:
-    """The member gets the same generation id again, but a new member id."""
-    plan = attrs.evolve(
-        generate_plan(Scenario(), 9443),
-        duration=287.0,
-        faults=(
-            faults.CoordinatorMoves(at=21.168, away=0.0, loading=0.0),
-            faults.Cut(at=32.681, process="m3", broker="*"),
-            faults.CoordinatorMoves(at=133.499, away=4.751, loading=0.0),
-            faults.Crash(at=136.055, seconds=0.54, process="m4"),
-            faults.Split(at=223.33, seconds=24.873, process="*", broker="*"),
-            faults.CoordinatorMoves(at=226.152, away=3.8, loading=0.0),
-            faults.TopicDeleted(at=272.564, seconds=0.01, topic="payments", partitions=1),
-        ),
-        partition_handler=TRANSACTIONS,
-    )
-    assert simulate(plan, default_worker).violations == ()

@@ -19,6 +19,7 @@ from kgroup.events import Assigned, GenerationDraining, GenerationEnded, Generat
 from kgroup.testing.simulation import generate_plan, history, simulate
 from kgroup.testing.simulation.faults import Freeze, Split
 from kgroup.testing.simulation.history import HistoryEntry
+from kgroup.testing.simulation.partition_handlers import PLAIN
 from kgroup.testing.simulation.timeline import WIDTH, timeline
 from kgroup.types import Assignment, Cause, End, TopicPartition
 from tests.testing.simulation.samples import SMALL, an_outcome, broken
@@ -289,7 +290,10 @@ def test_it_is_never_too_wide(members: int) -> None:
 def test_a_simulation_without_a_violation_has_an_outline() -> None:
     """The timeline of a real simulation is deterministic and plain ASCII."""
     plan = attrs.evolve(
-        generate_plan(SMALL, 3), faults=(Freeze(at=40.0, seconds=5.0, process="m1"),), duration=60.0
+        generate_plan(SMALL, 3),
+        faults=(Freeze(at=40.0, seconds=5.0, process="m1"),),
+        duration=60.0,
+        partition_handler=PLAIN,
     )
     picture = timeline(simulate(plan))
     assert timeline(simulate(plan)) == picture
