@@ -36,8 +36,7 @@ async def serve(
     here: Harness, handle: object, until: int, drain_timeout: float = 30.0, **options: object
 ) -> None:
     """Serve a group by a function that is retried, until this offset is committed."""
-    settings = {"drain_timeout": drain_timeout}
-    async with here.group(**settings) as group, trio.open_nursery() as nursery:
+    async with here.group(drain_timeout=drain_timeout) as group, trio.open_nursery() as nursery:
 
         async def close() -> None:
             while (await here.committed()).get(P0, 0) < until:  # noqa: ASYNC110 # in virtual time

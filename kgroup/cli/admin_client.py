@@ -90,6 +90,8 @@ _TIMED_OUT: Final = frozenset(
         KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
     }
 )
+_CONNECT_AGAIN: Final = _TIMED_OUT | {_NO_LEADER}
+"""After these, what follows is sent on new connections."""
 _NO_ANSWER: Final = _TIMED_OUT | {KafkaError._TRANSPORT}  # noqa: SLF001
 _REFUSED_LOGIN: Final = frozenset(
     {
@@ -477,7 +479,7 @@ class AdminConnection:
             useless = False
             for key, future in sent.items():
                 answer = self._wait(future, until)
-                useless |= _timed_out(answer) or _has_no_leader(answer)
+                useless |= isinstance(answer, Refusal) and answer.code in _CONNECT_AGAIN
                 # The last attempt has only what is left of the time: the answer before it counts.
                 if not (_timed_out(answer) and passes(found.get(key))):
                     found[key] = answer if isinstance(answer, Refusal) else read(answer)
@@ -541,10 +543,6 @@ def passes(answer: object) -> TypeGuard[Refusal]:
 
 def _timed_out(answer: object) -> bool:
     return isinstance(answer, Refusal) and answer.code in _TIMED_OUT
-
-
-def _has_no_leader(answer: object) -> bool:
-    return isinstance(answer, Refusal) and answer.code == _NO_LEADER
 
 
 def unanswered(answer: object) -> TypeGuard[Refusal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.testing.simulation.partition_handlers import PARTITION_HANDLERS
+from kgroup.testing.simulation.partition_handlers import PARTITION_HANDLERS, process_until_end
 from kgroup.testing.simulation.process import Process
 from kgroup.types import TopicPartition
 
@@ -20,9 +20,7 @@ async def default_worker(process: Process) -> None:
 
 async def _handle(process: Process, generation: Generation, partition: TopicPartition) -> None:
     async for batch in generation.records(partition, max_records=20):
-        for number, message in enumerate(batch, 1):
-            await process.process(message)
-            if generation.ending.is_set() and number < len(batch):
-                await generation.commit({partition: message.offset() + 1})
-                return
-        await generation.commit({partition: batch.next_offset})
+        done = await process_until_end(process, generation, batch)
+        await generation.commit({partition: done})
+        if done < batch.next_offset:
+            return

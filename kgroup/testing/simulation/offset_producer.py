@@ -7,7 +7,6 @@ Its transactions hold offsets only: what the program has processed does not depe
 
 from __future__ import annotations
 
-import struct
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from random import Random
@@ -15,11 +14,13 @@ from typing import Any, Final, final
 
 import trio
 
+from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import KgroupError
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import StreamOpener
 from kgroup.testing.simulation.process import Process
 from kgroup.types import TopicPartition
+from kgroup.wire.byte_streams import FrameStream
 from kgroup.wire.codec import decode_response, encode_request
 
 _TIMEOUT: Final = timedelta(seconds=15)
@@ -28,11 +29,8 @@ _PATIENCE: Final = 3.0
 """Seconds that a transaction may take before it is given up: less than most stalls last."""
 _PAUSE: Final = 0.1
 """Seconds until a producer asks again whether its earlier transaction is over."""
-_CONCURRENT_TRANSACTIONS: Final = 51
 _OF_GROUP: Final = 0
 _OF_TRANSACTION: Final = 1
-_LENGTH: Final = struct.Struct(">i")
-_CHUNK: Final = 65536
 
 
 class _RefusedError(Exception):
@@ -40,10 +38,7 @@ class _RefusedError(Exception):
 
 
 _FAILURES: Final = (
-    OSError,
-    EOFError,
-    trio.BrokenResourceError,
-    trio.ClosedResourceError,
+    OSError,  # no connection
     KgroupError,
     _RefusedError,
 )
@@ -129,7 +124,7 @@ class OffsetProducer:
                 producer_id=-1,
                 producer_epoch=-1,
             )
-            if answer.error_code != _CONCURRENT_TRANSACTIONS:
+            if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 break
             await trio.sleep(_PAUSE)
         _check(answer.error_code)
@@ -184,9 +179,9 @@ class _Connection:
 
     def __init__(self, stream: trio.abc.Stream, client_id: str) -> None:
         self.stream: Final = stream
+        self._frames = FrameStream(stream, "a broker")
         self._client_id = client_id
         self._sent = 0
-        self._received = b""
 
     async def request(self, api: str, version: int, **fields: Any) -> Any:
         """Send a request by kio's name, and wait for kio's answer."""
@@ -194,20 +189,10 @@ class _Connection:
         body = encode_request(
             api, version, fields, correlation_id=self._sent, client_id=self._client_id
         )
-        await self.stream.send_all(_LENGTH.pack(len(body)) + body)
-        (length,) = _LENGTH.unpack(await self._receive(_LENGTH.size))
-        return decode_response(api, version, await self._receive(length))[1]
-
-    async def _receive(self, size: int) -> bytes:
-        while len(self._received) < size:
-            chunk = await self.stream.receive_some(_CHUNK)
-            if not chunk:
-                raise EOFError("the broker closed the connection")
-            self._received += chunk
-        taken, self._received = self._received[:size], self._received[size:]
-        return taken
+        await self._frames.send(body)
+        return decode_response(api, version, await self._frames.receive())[1]
 
 
 def _check(code: int) -> None:
     if code:
-        raise _RefusedError(f"error {code}")
+        raise _RefusedError(code_name(code))

@@ -25,6 +25,18 @@ _MOST_BACK: Final = 10
 """The most offsets that it goes back."""
 
 
+async def process_until_end(process: Process, generation: Generation, batch: Batch) -> int:
+    """Process a batch until the generation begins to end; the offset to commit.
+
+    It is before the batch's ``next_offset`` if records are left.
+    """
+    for number, message in enumerate(batch, 1):
+        await process.process(message)
+        if generation.ending.is_set() and number < len(batch):
+            return message.offset() + 1
+    return batch.next_offset
+
+
 async def with_own_offsets(
     process: Process, generation: Generation, partition: TopicPartition
 ) -> None:
@@ -88,12 +100,7 @@ async def with_transactions(
     producer = OffsetProducer(process, partition)
     try:
         async for batch in generation.records(partition, max_records=20):
-            done = batch.next_offset
-            for number, message in enumerate(batch, 1):
-                await process.process(message)
-                if generation.ending.is_set() and number < len(batch):
-                    done = message.offset() + 1
-                    break
+            done = await process_until_end(process, generation, batch)
             if not await producer.commit(generation, done):
                 await generation.commit({partition: done})
             if done < batch.next_offset:

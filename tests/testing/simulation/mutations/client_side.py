@@ -7,6 +7,8 @@ from typing import Final
 from tests.testing.simulation.mutations.mutation import Mutation
 
 _WORKER: Final = "kgroup.testing.simulation.default_program"
+_PROCESSED: Final = "done = await process_until_end(process, generation, batch)"
+_COMMITTED: Final = "await generation.commit({partition: done})"
 _STORED: Final = "stored = {name: self._open.pop(name) for name, code in codes.items()"
 _END_REPORTED: Final = "self._report_end(last)"
 
@@ -114,16 +116,15 @@ CLIENT: Final = (
         breaks=7,
         description="The program commits before it processes.",
         module=_WORKER,
-        old="await process.process(message)",
-        new="await generation.commit({partition: batch.next_offset});"
-        " await process.process(message)",
+        old=_PROCESSED,
+        new=f"await generation.commit({{partition: batch.next_offset}}); {_PROCESSED}",
         seed=1,
     ),
     Mutation(
         breaks=7,
         description="The program commits its whole batch when it breaks off.",
         module=_WORKER,
-        old="await generation.commit({partition: message.offset() + 1})",
+        old=_COMMITTED,
         new="await generation.commit({partition: batch.next_offset})",
         seed=23,
     ),
@@ -171,8 +172,8 @@ CLIENT: Final = (
         breaks=8,
         description="The program does not commit what it has processed when it breaks off.",
         module=_WORKER,
-        old="await generation.commit({partition: message.offset() + 1})",
-        new="pass",
+        old=_COMMITTED,
+        new=f"if done == batch.next_offset: {_COMMITTED}",
         seed=23,
     ),
     Mutation(
