@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, final
@@ -279,6 +279,45 @@ def committing_sought(
         suppress(OffsetBehindCommitError),
     ):
         yield
+
+
+async def commit_until_answered(commit: Callable[[], Awaitable[None]]) -> None:
+    """Commit what was processed, however long no answer comes, until its generation has ended.
+
+    Args:
+        commit: sends one commit of a generation, always the same.
+
+    Raises:
+        StaleGenerationError, CommitFailedError, CommitUnknownError: as ``Generation.commit``, if
+            the same commit cannot be made again.
+    """
+    while not await is_committed(commit):
+        pass
+
+
+async def is_committed(commit: Callable[[], Awaitable[None]]) -> bool:
+    """Commit; False if no answer came, and the commit can be made again.
+
+    Of a topic that was deleted there is nothing to commit.
+    """
+    try:
+        await commit()
+    except (CommitUnknownError, CommitFailedError) as error:
+        return nothing_is_left_after(error)
+    return True
+
+
+def nothing_is_left_after(error: CommitUnknownError | CommitFailedError) -> bool:
+    """Whether there is nothing to commit after this error; False if it can be committed again.
+
+    Raises:
+        CommitUnknownError | CommitFailedError: the error, if there is, and it cannot.
+    """
+    if is_topic_deleted(error):
+        return True
+    if not can_commit_again(error):
+        raise error
+    return False  # the event has reported it
 
 
 def can_commit_again(error: CommitUnknownError | CommitFailedError) -> bool:

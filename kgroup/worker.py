@@ -30,18 +30,15 @@ import trio
 from kgroup import arguments
 from kgroup.batch_handler import (
     BatchProgress,
-    can_commit_again,
     committing_sought,
     explained,
-    is_topic_deleted,
+    is_committed,
     not_committed,
     processed,
     reading,
 )
 from kgroup.config import GroupConfig
 from kgroup.errors import (
-    CommitFailedError,
-    CommitUnknownError,
     UsageError,
     count_of,
     in_one_line,
@@ -239,7 +236,7 @@ async def _commit(generation: Any, done: Batch) -> None:
     Once the program seeks, only the offset that it has sought may be committed.
     """
     while sought_since(generation, done) is None:
-        if await _is_committed(generation, done.partition, done.next_offset):
+        if await is_committed(partial(generation.commit, {done.partition: done.next_offset})):
             return
 
 
@@ -248,24 +245,8 @@ async def _commit_sought(handle: Callable[..., object], generation: Any, batch: 
     committed: int | None = None
     while (sought := sought_since(generation, batch)) is not None and sought != committed:
         with committing_sought(handle, batch.partition, sought, generation):
-            if await _is_committed(generation, batch.partition, sought):
+            if await is_committed(partial(generation.commit, {batch.partition: sought})):
                 committed = sought
-
-
-async def _is_committed(generation: Any, partition: TopicPartition, offset: int) -> bool:
-    """Commit; False if no answer came, and the commit can be made again.
-
-    Of a topic that was deleted there is nothing to commit.
-    """
-    try:
-        await generation.commit({partition: offset})
-    except (CommitUnknownError, CommitFailedError) as error:
-        if is_topic_deleted(error):
-            return True
-        if not can_commit_again(error):
-            raise
-        return False  # the event has reported it
-    return True
 
 
 async def _commit_before(failure: BaseException, generation: Any, done: Batch) -> None:

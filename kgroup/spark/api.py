@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kgroup import arguments
+from kgroup.batch_handler import commit_until_answered
 from kgroup.events import JobStillRunning, UnsafeInterruptHandler
 from kgroup.functions import check_plain
 from kgroup.generation.generation import Generation, subscription_of
@@ -164,6 +165,9 @@ async def foreach_batch(
 ) -> None:
     """Run a function for each batch, and commit the batch when the function has returned.
 
+    While the coordinator is away, the commit is sent again until it is answered or the generation
+    has ended.
+
     ::
 
         async for generation in group:
@@ -183,7 +187,8 @@ async def foreach_batch(
         FetchError: as ``MicroBatch.run``.
         UsageError, NotOwnedError, ConfigError: as `batches`.
         NoOffsetError, OffsetOutOfRangeError, BrokerError: as ``Batches.__anext__``.
-        CommitFailedError, CommitUnknownError: as ``Generation.commit``.
+        CommitFailedError, CommitUnknownError: as ``Generation.commit``, if the same commit cannot
+            be made again.
 
     Cancellation: the batch's jobs are cancelled, and the call returns when they have stopped.
     """
@@ -193,6 +198,6 @@ async def foreach_batch(
         try:
             async for batch in loop:
                 await batch.run(fn, batch)
-                await batch.commit()
+                await commit_until_answered(batch.commit)
         finally:
             await loop.aclose()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import trio
 
-from kgroup.errors import StaleGenerationError
+from kgroup.batch_handler import nothing_is_left_after
+from kgroup.errors import CommitFailedError, CommitUnknownError, StaleGenerationError
 from kgroup.functions import check_plain
 from kgroup.spark import api, batch, batch_loop
 from kgroup.spark.batch import IN_A_THREAD, ON_FRAME, BatchStage
@@ -229,6 +230,9 @@ def foreach_batch(
 ) -> None:
     """Run a function for each batch, and commit the batch when the function has returned.
 
+    While the coordinator is away, the commit is sent again until it is answered or the generation
+    has ended.
+
     ::
 
         for generation in group:
@@ -246,6 +250,8 @@ def foreach_batch(
         ArgumentError: ``fn`` is async, a generator function, or takes other arguments.
         Exception: raised by the function; its batch was not committed.
         FetchError, BrokerError: as ``MicroBatch.run``.
+        CommitFailedError, CommitUnknownError: as ``Generation.commit``, if the same commit cannot
+            be made again.
         UsageError, NotOwnedError, ConfigError: as ``kgroup.spark.batches``.
     """
     check_plain("fn", fn, ON_FRAME, instead=IN_A_THREAD)
@@ -254,7 +260,17 @@ def foreach_batch(
         try:
             for one in loop:
                 one.run(fn, one)
-                one.commit()
+                _commit_until_answered(one)
         finally:
             with suppress(StaleGenerationError):  # the group is closed, and the loop with it
                 loop.close()
+
+
+def _commit_until_answered(done: MicroBatch) -> None:
+    committed = False
+    while not committed:
+        try:
+            done.commit()
+            committed = True
+        except (CommitUnknownError, CommitFailedError) as error:
+            committed = nothing_is_left_after(error)

@@ -23,11 +23,10 @@ import trio
 from kgroup import arguments
 from kgroup.batch_handler import (
     BatchProgress,
-    can_commit_again,
     committing_sought,
     explained,
-    is_topic_deleted,
     not_committed,
+    nothing_is_left_after,
     processed,
     reading,
 )
@@ -234,11 +233,7 @@ def _is_committed(generation: Generation, batch: Batch, offset: int, sought: int
     try:
         return run_in_loop(generation, commit)
     except (CommitUnknownError, CommitFailedError) as error:
-        if is_topic_deleted(error):
-            return True
-        if not can_commit_again(error):
-            raise
-        return False  # the event has reported it
+        return nothing_is_left_after(error)
 
 
 def _commit_before(failure: BaseException, generation: Generation, done: Batch) -> None:

@@ -30,6 +30,8 @@ from kgroup.events import (
     BatchCancelled,
     BatchDone,
     BatchFailed,
+    CommitRefused,
+    GenerationStarted,
     PartitionsNotRead,
     RequestFailed,
     UnsafeInterruptHandler,
@@ -50,6 +52,7 @@ from tests.program_exceptions import OwnError, UnprintableError
 from tests.spark.fakes import FakeEngine, loop_of
 
 P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
+GONE = TopicPartition("gone", 0)
 
 Run: TypeAlias = tuple[float, bool]
 """How long a run takes, and whether its function raises."""
@@ -485,6 +488,66 @@ async def test_a_batch_whose_commit_failed_can_run_again(autojump_clock: MockClo
             slow.cancel()
             assert await batch.run(len) == 1
             await batch.commit()
+        assert await here.committed() == {P0: 2}
+
+
+@pytest.mark.parametrize(
+    "answer", ["NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REQUEST_TIMED_OUT", None]
+)
+async def test_foreach_batch_commits_however_long_the_coordinator_is_away(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, answer: str | None
+) -> None:
+    """The commit is sent again until it is answered, and no batch runs twice because of it."""
+    engine, ran = FakeEngine(), list[int]()
+    async with harness() as here, trio.open_nursery() as nursery:
+        await here.append(2)
+        away = (
+            here.broker.slow(600.0, "offset_commit")
+            if answer is None
+            else here.broker.inject("OffsetCommit", answer, times=None)
+        )
+
+        def write(_: object, batch: MicroBatch) -> None:
+            ran.append(batch.number)
+
+        async with here.group(commit_timeout=3.0, request_timeout=1.0) as group:
+            generation = await group.next()
+            loop: Any = loop_of(generation, engine)
+            monkeypatch.setattr(api, "batches", lambda *_: loop)
+            nursery.start_soon(api.foreach_batch, generation, loop, write)
+            await trio.sleep(12)
+            assert len(here.events_of(CommitRefused)) >= 2
+            away.cancel()
+            await here.append(2)
+            await trio.sleep(12)
+            assert ran == [1, 2]
+            assert await here.committed() == {P0: 4}
+        assert len(here.events_of(GenerationStarted)) == 1
+
+
+async def test_foreach_batch_goes_on_when_a_topic_was_deleted(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing left to commit of it; the generation ends, and the program goes on."""
+    async with harness() as here, trio.open_nursery() as nursery:
+
+        async def delete() -> None:
+            await trio.sleep(0.5)
+            await here.broker.delete_topic("gone")
+
+        await here.broker.create_topic("gone", 1)
+        await here.broker.append("gone", 0, [b"0"])
+        await here.append(2)
+
+        nursery.start_soon(delete)
+
+        monkeypatch.setattr(api, "batches", lambda given, *_: loop_of(given, FakeEngine()))
+        async with here.group(topics=["gone", "topic"]) as group:
+            generation, spark = await group.next(), cast("Any", None)
+            await api.foreach_batch(generation, spark, lambda df, batch: None)
+            assert generation.end is not None
+            assert generation.end.cause is Cause.PARTITIONS_CHANGED
+            assert [list(one.offsets) for one in here.events_of(CommitRefused)] == [[GONE]]
         assert await here.committed() == {P0: 2}
 
 

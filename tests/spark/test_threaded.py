@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from kgroup.background.event_loop import Call
-from kgroup.errors import StaleGenerationError
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import CommitFailedError, CommitUnknownError, StaleGenerationError
 from kgroup.spark import threaded
 from kgroup.spark.threaded import Batches
+from kgroup.types import TopicPartition
 from tests.brokers import EMBEDDED, Kafka
 from tests.threaded.harness import SOON, Harness
 
@@ -107,3 +111,54 @@ def test_foreach_batch_closes_its_loop(
     with pytest.raises(LookupError):
         threaded.foreach_batch(loop, loop, lambda df, batch: None)
     assert loop.closed == 1
+
+
+class CommitsWithErrors(FailingLoop):
+    """A loop whose batch runs; its commits raise these errors before one succeeds."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__(group_is_closed=False)
+        self.commits = 0
+        self._errors = iter(errors)
+
+    def run(self, fn: object, *args: object) -> None:
+        """Do nothing."""
+
+    def commit(self) -> None:
+        """Raise the next error, if there is one."""
+        self.commits += 1
+        for error in self._errors:
+            raise error
+
+
+def failed(code: ErrorCode) -> CommitFailedError:
+    """A commit of one partition that was answered with an error code."""
+    answer = broker_error(Request.COMMIT, code)
+    return CommitFailedError("refused", {TopicPartition("lines", 0): answer})
+
+
+@pytest.mark.parametrize(
+    ("errors", "commits"),
+    [
+        ([CommitUnknownError("no answer"), failed(ErrorCode.NOT_COORDINATOR)], 3),
+        ([failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)], 1),
+    ],
+    ids=["coordinator is away", "topic is deleted"],
+)
+def test_foreach_batch_commits_until_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch, errors: list[Exception], commits: int
+) -> None:
+    """However long the coordinator is away; of a topic that was deleted nothing is left."""
+    loop: Any = CommitsWithErrors(*errors)
+    monkeypatch.setattr(threaded, "batches", lambda *_: loop)
+    threaded.foreach_batch(loop, loop, lambda df, batch: None)
+    assert (loop.commits, loop.closed) == (commits, 1)
+
+
+def test_foreach_batch_raises_what_no_other_commit_mends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal that would be the same again is the program's to know."""
+    loop: Any = CommitsWithErrors(failed(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    monkeypatch.setattr(threaded, "batches", lambda *_: loop)
+    with pytest.raises(CommitFailedError):
+        threaded.foreach_batch(loop, loop, lambda df, batch: None)
+    assert (loop.commits, loop.closed) == (1, 1)

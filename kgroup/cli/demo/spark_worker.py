@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from kgroup.batch_handler import commit_until_answered
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.text import words_of
 from kgroup.cli.demo.worker import (
@@ -26,11 +27,9 @@ from kgroup.cli.demo.worker import (
     task_from_arguments,
     watch_parent,
 )
-from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.spark.api import batches
-from kgroup.spark.batch import MicroBatch
 from kgroup.testing.spark.session import session
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ async def count_words(
         pause = batch.span * seconds_per_line / 2
         await batch.run(count, partial(journal.processed, generation), pause)
         with journal.committing(generation, batch.offsets):
-            await commit(batch)
+            await commit_until_answered(batch.commit)
 
 
 def count(df: DataFrame, put: Callable[[int, int, dict[str, int]], None], pause: float) -> None:
@@ -105,15 +104,6 @@ def halves(rows: Sequence[Counted]) -> Iterator[list[Counted]]:
         ends.setdefault(row[0], []).append(row)
     yield [row for part in ends.values() for row in part[: len(part) // 2]]
     yield [row for part in ends.values() for row in part[len(part) // 2 :]]
-
-
-async def commit(batch: MicroBatch) -> None:
-    """Commit, however long the coordinator is unavailable."""
-    while True:
-        try:
-            return await batch.commit()
-        except CommitUnknownError:
-            continue
 
 
 def main() -> None:

@@ -21,12 +21,12 @@ from typing import Final, final
 import attrs
 import trio
 
+from kgroup.batch_handler import commit_until_answered
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.processes import exit_after_parent
 from kgroup.cli.demo.text import words_of
 from kgroup.cli.options import security_of
 from kgroup.config import GroupConfig
-from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.types import TopicPartition
@@ -111,20 +111,7 @@ async def count_words(
             words = words_of(text_of(message.value()))
             journal.processed(generation, partition.partition, message.offset(), words)
         with journal.committing(generation, {partition: after}):
-            await commit(generation, partition, after)
-
-
-async def commit(generation: Generation, partition: TopicPartition, offset: int) -> None:
-    """Commit, however long the coordinator is unavailable.
-
-    A commit whose outcome is unknown can be sent again: it has the same effect, or it is refused
-    because its generation has ended.
-    """
-    while True:
-        try:
-            return await generation.commit({partition: offset})
-        except CommitUnknownError:
-            continue
+            await commit_until_answered(partial(generation.commit, {partition: after}))
 
 
 def text_of(value: bytes | str | None) -> str:
