@@ -60,6 +60,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Tests write records with old timestamps, and Kafka would delete those half a minute after its
     # start.
     "log.retention.ms": "-1",
+    # By default Kafka deletes groups that have neither members nor offsets every ten minutes, and
+    # their generation ids begin again: what a test sees would depend on when it runs.
+    "offsets.retention.check.interval.ms": "86400000",
     # If the machine pauses for longer, the broker's own controller takes all leaders away from it;
     # by default that is 9 s.
     "broker.session.timeout.ms": "60000",
