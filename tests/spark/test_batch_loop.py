@@ -498,7 +498,7 @@ async def test_foreach_batch_commits_however_long_the_coordinator_is_away(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, answer: str | None
 ) -> None:
     """The commit is sent again until it is answered, and no batch runs twice because of it."""
-    engine, ran = FakeEngine(), list[int]()
+    ran: list[int] = []
     async with harness() as here, trio.open_nursery() as nursery:
         await here.append(2)
         away = (
@@ -512,7 +512,7 @@ async def test_foreach_batch_commits_however_long_the_coordinator_is_away(
 
         async with here.group(commit_timeout=3.0, request_timeout=1.0) as group:
             generation = await group.next()
-            loop: Any = loop_of(generation, engine)
+            loop: Any = loop_of(generation, FakeEngine())
             monkeypatch.setattr(api, "batches", lambda *_: loop)
             nursery.start_soon(api.foreach_batch, generation, loop, write)
             await trio.sleep(12)
@@ -538,9 +538,7 @@ async def test_foreach_batch_goes_on_when_a_topic_was_deleted(
         await here.broker.create_topic("gone", 1)
         await here.broker.append("gone", 0, [b"0"])
         await here.append(2)
-
         nursery.start_soon(delete)
-
         monkeypatch.setattr(api, "batches", lambda given, *_: loop_of(given, FakeEngine()))
         async with here.group(topics=["gone", "topic"]) as group:
             generation, spark = await group.next(), cast("Any", None)
