@@ -163,7 +163,7 @@ class LeaderAssignment:
         return (await self._metadata(topics)).topics
 
     def watch_topics(self, topics: GroupTopics) -> Poll:
-        """What a watcher polls: those of the topics that exist.
+        """What a watcher polls: the metadata of the topics.
 
         It raises TransportError if no broker answers, and BrokerError if a broker refuses to
         answer, or if this member may not read a topic of its own.
@@ -173,18 +173,13 @@ class LeaderAssignment:
         names = frozenset[str]() if are_many else topics.own | topics.foreign
         if not names:
 
-            async def alone(*, only_changed: bool) -> Mapping[str, TopicInfo]:
+            async def alone(*, only_changed: bool) -> Metadata:
                 del only_changed
                 await trio.sleep(interval)
-                return (await self._metadata(topics)).topics
+                return await self._metadata(topics)
 
             return alone
-        following = self.member.cluster.watch(names, topics.foreign, interval)
-
-        async def together(*, only_changed: bool) -> Mapping[str, TopicInfo]:
-            return (await following(only_changed=only_changed)).topics
-
-        return together
+        return self.member.cluster.watch(names, topics.foreign, interval)
 
     async def _metadata(self, topics: GroupTopics) -> Metadata:
         if not topics.own and not topics.foreign:

@@ -36,7 +36,13 @@ from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, failed_request, reaction_to
 from kgroup.client.retry import until_answered
 from kgroup.errors import BrokerError, RequestTimeoutError, TransportError, in_one_line, short_list
-from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, PartitionsNotRead
+from kgroup.events import (
+    Assigned,
+    AssignmentRefused,
+    CommitsMissing,
+    PartitionsLeaderless,
+    PartitionsNotRead,
+)
 from kgroup.functions import is_program_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
@@ -72,6 +78,7 @@ from kgroup.types import (
     TopicPartition,
 )
 from kgroup.watchers.heartbeat import Heartbeats, Pace
+from kgroup.watchers.leaderless import LeaderlessPartitions
 from kgroup.watchers.partitions import partition_watcher
 from kgroup.watchers.processing import processing_watcher
 from kgroup.watchers.subscription import subscription_watcher
@@ -493,6 +500,10 @@ class GenerationRunner:
     def _watch_partitions(self, topics: GroupTopics, baseline: Mapping[str, TopicInfo]) -> None:
         config = self._member.config
         if config.watch_partition_changes:
+            leaderless = LeaderlessPartitions(
+                lambda names: self._member.emitter.emit(PartitionsLeaderless, partitions=names)
+            )
+            self.lifecycle.start_service(leaderless.watch)
             self.lifecycle.start_service(
                 self._end_on_beat,
                 partition_watcher,
@@ -500,6 +511,7 @@ class GenerationRunner:
                 baseline,
                 config.partition_watch_interval,
                 self._member.emitter.failed,
+                leaderless.found,
             )
 
     @property

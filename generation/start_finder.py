@@ -198,7 +198,7 @@ class StartFinder:
         found: dict[TopicPartition, StartPosition] = {}
         if missing and self._rule is not AutoOffsetReset.ERROR:
             with trio.move_on_after(EAGER):
-                found.update(await self.without_commit(missing))
+                await self.find_without_commit(missing, found)
         if self._rule is AutoOffsetReset.EARLIEST:
             found = {**dict.fromkeys(missing, _FROM_ZERO), **found}
         epochs = {
@@ -341,18 +341,23 @@ class StartFinder:
             # The committer has reported it; the first commit of the program has the same effect.
             return
 
-    async def without_commit(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, StartPosition]:
-        """Positions of partitions for which nothing is committed, however long it takes.
+    async def find_without_commit(
+        self, partitions: Collection[TopicPartition], found: dict[TopicPartition, StartPosition]
+    ) -> None:
+        """Find the positions where nothing is committed, however long it takes.
+
+        Args:
+            partitions: whose.
+            found: gets the positions, as the leaders answer.
 
         Raises:
             NoOffsetError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses the request, and would refuse it again.
+
+        Cancellation: requests that were sent break their connections; ``found`` has what was found.
         """
         self.check_rule(partitions)
         rules = await self._rules_without_commit(partitions)
-        found: dict[TopicPartition, StartPosition] = {}
         knows_leaders = self._verifier.knows_leaders
 
         async def send() -> None:
@@ -371,7 +376,6 @@ class StartFinder:
             backoff=self._member.new_backoff(),
             report=self._member.emitter.failed,
         )
-        return found
 
     async def _rules_without_commit(
         self, partitions: Collection[TopicPartition]

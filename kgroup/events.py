@@ -321,6 +321,25 @@ class TopicsMissing(Event):
 
 
 @attrs.frozen(kw_only=True)
+class PartitionsLeaderless(Event):
+    """Partitions have had no leader for 30 s; the group's leader reports it every five minutes.
+
+    Attributes:
+        partitions: the partitions, of all topics of the group.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    partitions: tuple[TopicPartition, ...]
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"no broker leads {short_list(self.partitions)}: they cannot be read or written until a"
+            " broker with a replica of them is back"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class PatternsUnmatched(Event):
     """Some subscribed patterns match no topic; the member reports it every five minutes.
 

@@ -41,6 +41,7 @@ from kgroup.events import (
     OffsetReset,
     OwnStartsDelayed,
     ParkingFailed,
+    PartitionsLeaderless,
     PartitionsNotRead,
     PartitionsUnassigned,
     PatternsUnmatched,
@@ -197,6 +198,15 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
             "other members subscribe to topics that this leader cannot assign: "
             + ", ".join(f"'{n:02}' (is bad)" for n in range(20))
             + " and 2 more"
+        ),
+    ),
+    (
+        PartitionsLeaderless,
+        {"partitions": (P0, P2)},
+        WARNING,
+        (
+            "no broker leads t-0, t-2: they cannot be read or written until a broker with a replica"
+            " of them is back"
         ),
     ),
     (

@@ -9,14 +9,15 @@ Source: Kafka's ``ConsumerCoordinator`` (``isLeader`` and its ``assignmentSnapsh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, Protocol
 
 import trio
 
+from kgroup.client.metadata import Metadata
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError, short_list
-from kgroup.types import Cause, End, TopicInfo
+from kgroup.types import Cause, End, TopicInfo, TopicPartition
 from kgroup.watchers.poll_failures import PollFailures
 
 DELETED_AFTER: Final = 5.0
@@ -26,7 +27,7 @@ DELETED_AFTER: Final = 5.0
 class Poll(Protocol):
     """Polls the watched topics."""
 
-    async def __call__(self, *, only_changed: bool) -> Mapping[str, TopicInfo]:
+    def __call__(self, *, only_changed: bool) -> Awaitable[Metadata]:
         """Wait for the next poll; the result lacks topics that do not exist.
 
         Args:
@@ -68,7 +69,11 @@ def has_grown(before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo]) -> 
 
 
 async def partition_watcher(
-    poll: Poll, baseline: Mapping[str, TopicInfo], interval: float, report: Report
+    poll: Poll,
+    baseline: Mapping[str, TopicInfo],
+    interval: float,
+    report: Report,
+    found_leaderless: Callable[[Collection[TopicPartition]], None],
 ) -> End:
     """Poll the metadata until it differs from the baseline.
 
@@ -81,6 +86,7 @@ async def partition_watcher(
         baseline: the metadata from which the assignment was computed.
         interval: the seconds between two polls.
         report: called for a failure, if it is not the same as that of the poll before.
+        found_leaderless: called after each poll, with the partitions that have no leader.
 
     Returns:
         the end of the generation.
@@ -93,15 +99,16 @@ async def partition_watcher(
     while True:
         try:
             # INVARIANT: what may be let pass is only what was compared and is no change.
-            now = await poll(only_changed=not suspected)
+            metadata = await poll(only_changed=not suspected)
         except (BrokerError, TransportError) as error:
             await failures.failed(error)
             continue
         failures.succeeded()
-        found = changes(baseline, now)
+        found_leaderless(metadata.leaderless)
+        found = changes(baseline, metadata.topics)
         if found != suspected:
             suspected, suspected_at = found, trio.current_time()
-            certain = has_grown(baseline, now)
+            certain = has_grown(baseline, metadata.topics)
         else:
             certain = trio.current_time() - suspected_at > DELETED_AFTER - interval / 2
         if found and certain:

@@ -27,6 +27,7 @@ class Metadata:
     Attributes:
         topics: the topics that exist.
         leaders: for each partition that has a leader, the leader's node id.
+        leaderless: the partitions that have none.
         leader_epochs: for each partition its leader epoch, if the broker sends it (KIP-320).
         missing: the requested topics that do not exist, or whose partitions are not all known yet.
         internal: the names of Kafka's internal topics.
@@ -36,6 +37,7 @@ class Metadata:
 
     topics: Mapping[str, TopicInfo]
     leaders: Mapping[TopicPartition, int]
+    leaderless: frozenset[TopicPartition] = frozenset()
     leader_epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     missing: frozenset[str] = frozenset()
     internal: frozenset[str] = frozenset()
@@ -61,6 +63,7 @@ def read_metadata(
     """
     topics: dict[str, TopicInfo] = {}
     leaders: dict[TopicPartition, int] = {}
+    leaderless = set[TopicPartition]()
     leader_epochs: dict[TopicPartition, int] = {}
     internal = set()
     refused: dict[str, BrokerError] = {}
@@ -92,10 +95,11 @@ def read_metadata(
         )
         if topic.is_internal:
             internal.add(str(topic.name))
-        _read_leaders(topic, leaders, leader_epochs)
+        _read_leaders(topic, leaders, leaderless, leader_epochs)
     return Metadata(
         topics=topics,
         leaders=leaders,
+        leaderless=frozenset(leaderless),
         leader_epochs=leader_epochs,
         missing=(wanted or frozenset()) - topics.keys() - refused.keys(),
         internal=frozenset(internal),
@@ -104,12 +108,17 @@ def read_metadata(
 
 
 def _read_leaders(
-    topic: Any, leaders: dict[TopicPartition, int], leader_epochs: dict[TopicPartition, int]
+    topic: Any,
+    leaders: dict[TopicPartition, int],
+    leaderless: set[TopicPartition],
+    leader_epochs: dict[TopicPartition, int],
 ) -> None:
     """Add the leaders and the leader epochs of a topic's partitions in a Metadata response."""
     for part in topic.partitions:
         name = TopicPartition(topic.name, part.partition_index)
         if part.leader_id >= 0:
             leaders[name] = part.leader_id
+        else:
+            leaderless.add(name)
         if (epoch := getattr(part, "leader_epoch", _NO_EPOCH)) >= 0:
             leader_epochs[name] = epoch

@@ -24,7 +24,7 @@ from kgroup.events import CommitRefused, Committed, Event, OffsetReset
 from kgroup.generation.late_commits import LateCommits
 from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.read_epochs import ReadEpochs
-from kgroup.generation.start_finder import StartFinder
+from kgroup.generation.start_finder import StartFinder, StartPosition
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
 from kgroup.types import AutoOffsetReset as Rule
 from kgroup.wire.codec import RequestFrame
@@ -165,7 +165,8 @@ async def test_without_a_commit_the_reset_policy_decides(
     """Each start names the policy that was followed, and its reason."""
     it = Lookup(nursery, reset)
     it.coordinator.stable = committed
-    found = await it.starts.without_commit([P0, P1])
+    found: dict[TopicPartition, StartPosition] = {}
+    await it.starts.find_without_commit([P0, P1], found)
     assert {name: start.offset for name, start in found.items()} == offsets
     late = reset is LATEST and committed
     for start in found.values():
@@ -178,7 +179,7 @@ async def test_the_policy_error_raises(nursery: trio.Nursery, autojump_clock: Mo
     """The error names the partitions and the member, and says what to do."""
     it = Lookup(nursery, ERROR)
     with pytest.raises(NoOffsetError, match=r"'m-1'.* for t-0, t-1, and .*'earliest' or 'latest'"):
-        await it.starts.without_commit([P1, P0])
+        await it.starts.find_without_commit([P1, P0], {})
     error = OffsetOutOfRangeError("gone", P0, 99)
     with pytest.raises(OffsetOutOfRangeError) as caught:
         it.starts.check_rule([P0], error)
@@ -212,7 +213,8 @@ async def test_only_missing_offsets_are_requested_again(
         return offsets
 
     it.node.answers["list_offsets"] = answer
-    found = await it.starts.without_commit([P0, P1])
+    found: dict[TopicPartition, StartPosition] = {}
+    await it.starts.find_without_commit([P0, P1], found)
     assert {name: start.offset for name, start in found.items()} == {P0: 0, P1: 10}
     sent = [
         [part.partition_index for part in request.topics[0].partitions]
@@ -236,7 +238,7 @@ async def test_a_request_that_is_not_authorized_is_not_repeated(
     it = Lookup(nursery, EARLIEST)
     it.node.answers["list_offsets"] = not_authorized
     with pytest.raises(AuthorizationError, match="t-0"):
-        await it.starts.without_commit([P0, P1])
+        await it.starts.find_without_commit([P0, P1], {})
     assert len(it.nodes.requests("list_offsets")) == 1
 
 
@@ -329,7 +331,8 @@ async def test_a_partition_added_later_by_the_store(
         return {P2: 5}
 
     it = Lookup(nursery, LATEST, starts=load)
-    found = await it.starts.without_commit([P0, P1])
+    found: dict[TopicPartition, StartPosition] = {}
+    await it.starts.find_without_commit([P0, P1], found)
     assert {name: start.offset for name, start in found.items()} == {P0: 0, P1: 10}
     assert asked == [(P0, P1, P2)]
 
@@ -390,6 +393,31 @@ async def test_a_start_without_an_answer_is_found_at_the_first_read(
     await it.locate(P1, P2)
     assert it.seeks == [(P0, 5), (P1, 15)]
     assert it.resets() == [(P0, 5, False), (P1, 15, False)]
+
+
+@pytest.mark.parametrize("rule", [EARLIEST, LATEST])
+async def test_a_leader_without_an_answer_keeps_no_other_from_being_believed(
+    nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule
+) -> None:
+    """What the others have answered is where their partitions start, and is committed if needed."""
+    it = Starting(nursery, rule)
+
+    def answer(request: RequestFrame) -> dict[str, Any]:
+        offsets = offsets_of(request)
+        for part in offsets["topics"][0]["partitions"]:
+            if part["partition_index"] == P1.partition:
+                part["error_code"] = int(ErrorCode.LEADER_NOT_AVAILABLE)
+        return offsets
+
+    it.lookup.node.answers["list_offsets"] = answer
+    if rule is LATEST:
+        assert await it.before() == {P0: 5}
+        assert it.fake.coordinator.commits == [at(p0=5)]
+    else:
+        assert await it.before() == {P0: 0, P1: 0}
+    reasons = [event.reason for event in it.events if isinstance(event, OffsetReset)]
+    assert "auto_offset_reset chose" in reasons[0]
+    assert ["does not answer" in reason for reason in reasons] == [False, True][: len(reasons)]
 
 
 async def test_the_policy_error_raises_at_the_first_read(

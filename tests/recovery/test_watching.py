@@ -9,10 +9,12 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from kgroup.broker import in_memory_cluster
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import UsageError
 from kgroup.events import (
     GenerationEnded,
+    PartitionsLeaderless,
     PartitionsNotRead,
     PatternsUnmatched,
     RequestFailed,
@@ -22,7 +24,9 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.missing_topics import REPEATED_AFTER
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
+from kgroup.testing.memory import config_for, memory_runtime
 from kgroup.types import Cause, End, TopicPartition
+from kgroup.watchers.leaderless import LEADERLESS_AFTER
 from tests.group.harness import P0, P1, P2, Harness, harness, values
 
 
@@ -70,6 +74,32 @@ async def test_partitions_added_between_the_assignment_and_the_first_poll(
             end, second = await ended(group, first)
             assert end.cause is Cause.PARTITIONS_CHANGED
             assert list(second.assignment) == [P0, P1]
+
+
+async def test_partitions_whose_only_broker_is_down(autojump_clock: MockClock) -> None:
+    """They are reported, the others are read on, and once it is back they are read too."""
+    heard: list[PartitionsLeaderless] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, PartitionsLeaderless):
+            heard.append(event)
+
+    async with in_memory_cluster(2, {"group.initial.rebalance.delay.ms": 0}) as cluster:
+        await cluster.create_topic("topic", 2)
+        coordinator = cluster.coordinator_of("group")
+        (other,) = cluster.nodes.keys() - {coordinator}
+        (lost,) = (part for part in (P0, P1) if cluster.leader_of(part) == other)
+        await cluster.nodes[other].stop()
+        config = config_for(cluster, topics=["topic"])
+        async with ConsumerGroup(config, runtime=memory_runtime(cluster), on_event=note) as group:
+            generation = await group.next()
+            assert list(generation.assignment) == [P0, P1]
+            await trio.sleep(LEADERLESS_AFTER + 5)
+            assert [event.partitions for event in heard] == [(lost,)]
+            await cluster.nodes[other].start()
+            await trio.sleep(REPEATED_AFTER + LEADERLESS_AFTER)
+            assert len(heard) == 1
+            assert generation.state is State.RUNNING
 
 
 async def test_a_topic_that_is_created_later(autojump_clock: MockClock) -> None:

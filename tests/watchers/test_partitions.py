@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import final
 from uuid import UUID
 
@@ -11,8 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.client.error_policy import LOGIN_INTERVAL, Action, Reaction, Request
+from kgroup.client.metadata import Metadata
 from kgroup.errors import AuthenticationError, BrokerError, ConnectionLostError, TransportError
-from kgroup.types import Cause, End, TopicInfo
+from kgroup.types import Cause, End, TopicInfo, TopicPartition
 from kgroup.watchers.partitions import changes, has_grown, partition_watcher
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -63,22 +64,29 @@ def test_moved_replicas_are_no_change() -> None:
 
 @final
 class Polls:
-    """The results of the polls, in order; the last one is repeated."""
+    """The results of the polls, in order; the last one is repeated.
+
+    Attributes:
+        leaderless: the partitions that have no leader.
+        found_leaderless: what the watcher has passed on of them.
+    """
 
     def __init__(self, *polls: Mapping[str, TopicInfo] | Exception) -> None:
         self.polls = list(polls)
+        self.leaderless: frozenset[TopicPartition] = frozenset()
+        self.found_leaderless: list[Collection[TopicPartition]] = []
         self.made = 0
         self.quiet: list[bool] = []
         self.reports: list[Reaction] = []
 
-    async def poll(self) -> Mapping[str, TopicInfo]:
+    async def poll(self) -> Metadata:
         """The next result."""
         await trio.lowlevel.checkpoint()
         self.made += 1
         found = self.polls.pop(0) if len(self.polls) > 1 else self.polls[0]
         if isinstance(found, Exception):
             raise found
-        return found
+        return Metadata(topics=found, leaders={}, leaderless=self.leaderless)
 
     def report(
         self, request: Request, error: BrokerError | TransportError, reaction: Reaction
@@ -92,12 +100,14 @@ class Polls:
 async def watch(polls: Polls, baseline: Mapping[str, TopicInfo], interval: float) -> End:
     """Run the watcher, with a poll after each interval."""
 
-    async def poll(*, only_changed: bool) -> Mapping[str, TopicInfo]:
+    async def poll(*, only_changed: bool) -> Metadata:
         polls.quiet.append(only_changed)
         await trio.sleep(interval)
         return await polls.poll()
 
-    return await partition_watcher(poll, baseline, interval, polls.report)
+    return await partition_watcher(
+        poll, baseline, interval, polls.report, polls.found_leaderless.append
+    )
 
 
 async def test_only_what_is_no_change_may_pass_unseen(autojump_clock: MockClock) -> None:
@@ -160,3 +170,11 @@ async def test_a_refused_login_is_not_repeated_each_second(autojump_clock: MockC
     began = trio.current_time()
     await watch(polls, topic(1), 1.0)
     assert trio.current_time() - began == pytest.approx(4 + 2 * LOGIN_INTERVAL)
+
+
+async def test_partitions_without_a_leader_are_passed_on(autojump_clock: MockClock) -> None:
+    """They are no change that ends a generation, and a poll that fails says nothing of them."""
+    polls = Polls(topic(1), ConnectionLostError("gone"), topic(2))
+    polls.leaderless = frozenset({TopicPartition("t", 0)})
+    await watch(polls, topic(1), 5.0)
+    assert polls.found_leaderless == [polls.leaderless] * 2
