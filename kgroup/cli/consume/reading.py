@@ -38,6 +38,7 @@ from confluent_kafka import TopicPartition as Position
 
 from kgroup.cli.admin_client import ClusterError, ConnectionErrors, Refusal, client_settings
 from kgroup.cli.consume.formats import Record
+from kgroup.errors import short_list
 from kgroup.permissions import to_grant
 from kgroup.record_headers import headers_of
 from kgroup.security.settings import Security
@@ -142,6 +143,10 @@ class Reading:
         self._assigned: set[TopicPartition] | None = None
         self._assigned_at = time.monotonic()
         self._at_end = set[TopicPartition]()
+        self._answered = set[TopicPartition]()
+        """The partitions of which a record or the end has come."""
+        self._warned_of = set[TopicPartition]()
+        """Those of which it was said that nothing comes."""
         self._printed: dict[TopicPartition, int] = {}
         self._uncommitted = False
         self._failure: ClusterError | None = None
@@ -155,7 +160,7 @@ class Reading:
     def __enter__(self) -> Self:
         if self._source.group_id is None:
             positions = self._source.positions
-            self._assigned = set(positions)
+            self._assigned, self._assigned_at = set(positions), time.monotonic()
             self._consumer.assign(
                 [Position(one.topic, one.partition, at) for one, at in positions.items()]
             )
@@ -221,13 +226,17 @@ class Reading:
             raise self._failure
         found: list[Record] = []
         try:
-            for message in self._thread.call_checked(self._consume, check):
+            messages = self._thread.call_checked(self._consume, check)
+            for message in messages:
                 error = message.error()
                 if error is None:
-                    found.append(_record(message))
+                    found.append(record := _record(message))
+                    self._answered.add(TopicPartition(record.topic, record.partition))
                 else:
                     self._handle(error, message)
             self._errors.raise_refusal()
+            if not messages:
+                self._warn_of_unanswered()
         except ClusterError as failure:
             if not found:
                 raise
@@ -246,6 +255,7 @@ class Reading:
             assert topic is not None
             assert partition is not None
             self._at_end.add(TopicPartition(topic, partition))
+            self._answered.add(TopicPartition(topic, partition))
         elif code == KafkaError.GROUP_AUTHORIZATION_FAILED and self._source.group_id is None:
             pass  # librdkafka requests the coordinator of the group that it was made with
         elif code in _PASSING:
@@ -274,6 +284,19 @@ class Reading:
             self._warned.add(text)
             self._warn(text)
 
+    def _warn_of_unanswered(self) -> None:
+        """Say of which partitions nothing comes: librdkafka waits for a leader without an error."""
+        assigned, timeout = self._assigned, self._source.timeout
+        if not assigned or time.monotonic() - self._assigned_at < timeout:
+            return
+        unanswered = sorted(assigned - self._answered - self._warned_of)
+        if unanswered:
+            self._warned_of.update(unanswered)
+            self._warn(
+                f"nothing has come from {short_list(unanswered)} within {timeout:g} s: there is no"
+                " leader, or it does not answer"
+            )
+
     # In the thread.
 
     def _consume(self) -> list[Message]:
@@ -286,6 +309,7 @@ class Reading:
         self._assigned = {TopicPartition(one.topic, one.partition) for one in partitions}
         self._assigned_at = time.monotonic()
         self._at_end &= self._assigned
+        self._answered &= self._assigned
         if not self._assigned:
             self._warn_once("no partition is assigned yet: the group's other members have them all")
 

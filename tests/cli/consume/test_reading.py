@@ -258,3 +258,23 @@ def test_a_member_without_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
         open_reading._assigned_at -= 3600
         assert [*finished, open_reading.finished] == [False, False, True]
     assert said == ["no partition is assigned yet: the group's other members have them all"]
+
+
+def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once nothing more comes, it is named, once; one whose end has come is not."""
+    consumer = Scripted()
+    opening, said = opened(monkeypatch, consumer, 3600)
+    with opening as open_reading:
+        assert consumer.on_assign is not None
+        consumer.on_assign(consumer, [Position("orders", number) for number in range(3)])
+        open_reading.next()
+        assert said == []
+        open_reading._assigned_at -= 3600
+        consumer.messages = [Received(5, KafkaError(KafkaError._PARTITION_EOF))]
+        open_reading.next()
+        assert said == []
+        for _ in range(2):
+            open_reading.next()
+        assert not open_reading.finished
+    (text,) = said
+    assert text.startswith("nothing has come from orders-1, orders-2 within 3600 s: there is no")
