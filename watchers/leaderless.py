@@ -1,8 +1,10 @@
 """``LeaderlessPartitions``: reports the partitions that have had no leader for some time.
 
-Nothing else would: librdkafka waits for the leader of a partition without an error, and meanwhile
-nobody reads it. The polls of the partition watcher say which partitions have no leader; they send
-no request for it. A poll that finds what the last one has found passes unseen, so time counts here.
+librdkafka waits for the leader of a partition without an error, and meanwhile nobody reads it. A
+member notices that by itself only if no broker has answered since it began to read the partition
+(``kgroup.records.fetched_items``). The polls of the partition watcher say which partitions have no
+leader; no request is sent for it. A poll that finds what the last one has found passes unseen, so
+time counts here.
 """
 
 from __future__ import annotations
@@ -59,8 +61,9 @@ class LeaderlessPartitions:
             lasting = sorted(
                 name for name, since in self._since.items() if since + LEADERLESS_AFTER <= now
             )
-            self._reported, self._reported_at = frozenset(lasting), now
-            self._report(tuple(lasting))
+            if lasting:  # at this very moment a poll may have found leaders of all
+                self._reported, self._reported_at = frozenset(lasting), now
+                self._report(tuple(lasting))
 
     def _due_at(self) -> float:
         first = min(

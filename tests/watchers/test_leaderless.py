@@ -72,3 +72,14 @@ async def test_one_that_gets_a_leader(autojump_clock: MockClock, *, reported: bo
             partitions.found(())
             await trio.sleep(5)
         assert [names for _, names in reports] == [(A,)] * 3 * reported
+
+
+async def test_one_that_gets_a_leader_at_the_very_moment(autojump_clock: MockClock) -> None:
+    """A report names at least one partition, in whatever order trio runs its tasks."""
+    for _ in range(20):
+        async with watched() as (partitions, reports):
+            partitions.found({A})
+            await trio.sleep(LEADERLESS_AFTER)
+            partitions.found(())
+            await trio.sleep(REPEATED_AFTER)
+            assert [names for _, names in reports] in ([], [(A,)])
