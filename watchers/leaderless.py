@@ -1,10 +1,10 @@
 """``LeaderlessPartitions``: reports the partitions that have had no leader for some time.
 
-librdkafka waits for the leader of a partition without an error, and meanwhile nobody reads it. A
-member notices that by itself only if no broker has answered since it began to read the partition
+Without a leader a partition cannot be read, and librdkafka waits for one without an error. A member
+notices that by itself only if no broker has answered since it began to read the partition
 (``kgroup.records.fetched_items``). The polls of the partition watcher say which partitions have no
-leader; no request is sent for it. A poll that finds what the last one has found passes unseen, so
-time counts here.
+leader, so this sends no requests. The watcher does not see a poll whose response is the same as the
+last one. So the time without a leader is measured here, and not by polls.
 """
 
 from __future__ import annotations

@@ -143,8 +143,8 @@ class Reading:
         self._assigned: set[TopicPartition] | None = None
         self._assigned_at = time.monotonic()
         self._at_end = set[TopicPartition]()
-        self._answered = set[TopicPartition]()
-        """The partitions of which a record or the end has come."""
+        self._begun = set[TopicPartition]()
+        """The partitions of which a record has come."""
         self._warned_of = set[TopicPartition]()
         """Those of which it was said that nothing comes."""
         self._printed: dict[TopicPartition, int] = {}
@@ -231,7 +231,7 @@ class Reading:
                 error = message.error()
                 if error is None:
                     found.append(record := _record(message))
-                    self._answered.add(TopicPartition(record.topic, record.partition))
+                    self._begun.add(TopicPartition(record.topic, record.partition))
                 else:
                     self._handle(error, message)
             self._errors.raise_refusal()
@@ -255,7 +255,6 @@ class Reading:
             assert topic is not None
             assert partition is not None
             self._at_end.add(TopicPartition(topic, partition))
-            self._answered.add(TopicPartition(topic, partition))
         elif code == KafkaError.GROUP_AUTHORIZATION_FAILED and self._source.group_id is None:
             pass  # librdkafka requests the coordinator of the group that it was made with
         elif code in _PASSING:
@@ -289,7 +288,7 @@ class Reading:
         assigned, timeout = self._assigned, self._source.timeout
         if not assigned or time.monotonic() - self._assigned_at < timeout:
             return
-        unanswered = sorted(assigned - self._answered - self._warned_of)
+        unanswered = sorted(assigned - self._begun - self._at_end - self._warned_of)
         if unanswered:
             self._warned_of.update(unanswered)
             self._warn(
@@ -309,7 +308,7 @@ class Reading:
         self._assigned = {TopicPartition(one.topic, one.partition) for one in partitions}
         self._assigned_at = time.monotonic()
         self._at_end &= self._assigned
-        self._answered &= self._assigned
+        self._begun &= self._assigned
         if not self._assigned:
             self._warn_once("no partition is assigned yet: the group's other members have them all")
 
